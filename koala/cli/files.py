@@ -12,7 +12,7 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options, examples, file, offered, option
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
+from koala.cli.output import note, print_answer, print_json, print_table, terminal_width
 from koala.cli.requests import ask
 from koala.errors import RejectedError, SpecError
 
@@ -131,7 +131,8 @@ def add(
 @daemon_options
 def where(*, name: str, json: bool, address: str | None) -> None:
     """Show the sites that hold a file, or all files of a folder."""
-    from koala.cli.render.documents import files_text
+    from koala.cli.render.documents import FILES
+    from koala.cli.render.table import table
 
     async def request(client: AsyncClient) -> list[ReplicaFile]:
         user = (await client.hello()).user
@@ -151,7 +152,7 @@ def where(*, name: str, json: bool, address: str | None) -> None:
 
     entries = ask(address, request)
     print_answer(
-        {"files": entries}, lambda: files_text(entries, width=terminal_width()), as_json=json
+        {"files": entries}, lambda: table(FILES, entries, width=terminal_width()), as_json=json
     )
 
 
@@ -180,10 +181,10 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
 
 
 def _list(json: bool, address: str | None) -> None:
-    from koala.cli.render.documents import files_text
+    from koala.cli.render.documents import FILES
 
     entries = ask(address, lambda client: client.files())
-    print_list("files", entries, lambda: files_text(entries, width=terminal_width()), as_json=json)
+    print_table("files", FILES, entries, as_json=json)
 
 
 def _show_added(entries: Sequence[AddedFile], json: bool) -> None:

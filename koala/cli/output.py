@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from koala.cli.render.table import Column
     from koala.views.records.base import Record
 
 JSON_VERSION = 1
@@ -71,6 +72,15 @@ def print_list(
         print_answer({name: items}, text, as_json=as_json)
     else:
         note(empty or f"no {name}")
+
+
+def print_table(
+    name: str, heads: Sequence[Column], rows: Sequence[object], *, as_json: bool
+) -> None:
+    """Print a list as `print_list` does, its text a table with these columns."""
+    from koala.cli.render.table import table
+
+    print_list(name, rows, lambda: table(heads, rows, width=terminal_width()), as_json=as_json)
 
 
 def print_answer(

@@ -140,15 +140,13 @@ def assemble(base: Foundation) -> Assembly:
     quotas = Quotas(config.limits, scheduler.jobs.values())
     rules = NotifyRules.of_daemon(
         has_bus=bus is not None,
-        is_plain=config.is_plain,
+        is_plain=config.daemon.plain,
         mail=config.mail,
-        webhooks=config.webhooks,
+        webhooks=config.notify.webhooks,
     )
     notifier = Notifier(
         feed=notices,
-        outbox=DeliveryStore(
-            config.state_dir, per_hour=config.notifications_per_hour, now=unix_now
-        ),
+        outbox=DeliveryStore(config.state_dir, per_hour=config.notify.per_user_hour, now=unix_now),
         rules=rules,
         secret=base.secret,
         find_job=partial(_find_job, base),
@@ -195,7 +193,7 @@ def assemble(base: Foundation) -> Assembly:
     )
     # Late: gRPC closes the ports of a server that never started at the end of the process only.
     server = _server(base.listeners, () if metrics is None else (metrics.calls,))
-    address = f"{_reachable(config.listen)}:{base.listeners.open(server)}"
+    address = f"{_reachable(config.daemon.listen)}:{base.listeners.open(server)}"
     service = _service(base, parts, submit_service, groups, notifier, agents.logs, files, address)
     link_pb2_grpc.add_AgentLinkServicer_to_server(agents.streams, server)
     koala_pb2_grpc.add_KoalaServicer_to_server(service, server)
@@ -307,12 +305,12 @@ def _relay(base: Foundation) -> Relay:
         identity=base.listeners.identity_path,
         listen=config.relay_listen,
         spool=str(config.spool),
-        bytes_per_s=config.relay_bytes_per_s,
+        bytes_per_s=config.relay.bytes_per_s,
         free_bytes_min=config.low_disk_bytes + config.ballast_bytes,
         kept_bytes=config.ballast_bytes,
         metrics=config.relay_metrics,
     )
-    host = config.relay_address or _reachable(config.relay_listen)
+    host = config.relay.address or _reachable(config.relay_listen)
     return Relay(settings, host=host, run=base.run_relay)
 
 
@@ -415,7 +413,7 @@ def _agent_parts(
             is_open=config.is_open,
             verdict=watermarks.verify,
         ),
-        timing=Timing(beat_s=config.beat_s, silence_s=config.silence_s),
+        timing=Timing(beat_s=config.daemon.beat_s, silence_s=config.daemon.silence_s),
         sites_max=config.limits.sites,
     )
     streams = Streams(
@@ -479,7 +477,7 @@ def _service(
             listeners.credentials,
             listeners.audit,
             address=address,
-            given_address=base.config.address,
+            given_address=base.config.daemon.address or "",
             disconnect=parts.registry.disconnect,
         ),
         groups=groups,

@@ -254,31 +254,27 @@ class CoreSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Config(CoreSettings, frozen=True, kw_only=True):
-    """The validated configuration of a daemon; paths are absolute."""
+    """The validated configuration of a daemon: tables of the file, and what is made of others.
 
-    listen: str
-    address: str
-    agents: str
-    is_plain: bool
-    certificate_s: float
-    state_dir: Path
-    spool: Path
-    log_level: str
-    beat_s: float
-    silence_s: float
-    low_disk_bytes: int
-    ballast_bytes: int
+    Paths are absolute; `agents` and `relay_listen` have the addresses that the file leaves out.
+    """
+
+    daemon: DaemonTable
+    relay: RelayTable
     journal: JournalTable
     limits: LimitsTable
+    notify: NotifyTable
+    state_dir: Path
+    spool: Path
+    agents: str
+    relay_listen: str
+    certificate_s: float
+    low_disk_bytes: int
+    ballast_bytes: int
     sites: dict[SiteName, UserName | None]
     is_open: bool
-    relay_listen: str
-    relay_address: str
-    relay_bytes_per_s: float | None
     bus_url: str
     mail: MailServer | None = None
-    webhooks: tuple[str, ...] = ()
-    notifications_per_hour: int = 100
     metrics: MetricsSettings | None = None
     relay_metrics: MetricsSettings | None = None
     traces: str = ""
@@ -353,20 +349,18 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     return Config(
-        listen=daemon.listen,
-        address=daemon.address or "",
-        agents=daemon.agents or f"{host}:0",
-        is_plain=daemon.plain,
-        certificate_s=daemon.certificate_days * 86_400.0,
-        state_dir=state_dir,
-        spool=state_dir / spool,
-        log_level=daemon.log_level,
-        beat_s=daemon.beat_s,
-        silence_s=daemon.silence_s,
-        low_disk_bytes=int(daemon.low_disk_mb * MB),
-        ballast_bytes=int(daemon.ballast_mb * MB),
+        daemon=daemon,
+        relay=file.relay,
         journal=file.journal,
         limits=file.limits,
+        notify=file.notify,
+        state_dir=state_dir,
+        spool=state_dir / spool,
+        agents=daemon.agents or f"{host}:0",
+        relay_listen=file.relay.listen or f"{host}:0",
+        certificate_s=daemon.certificate_days * 86_400.0,
+        low_disk_bytes=int(daemon.low_disk_mb * MB),
+        ballast_bytes=int(daemon.ballast_mb * MB),
         parameters=_parameters(file.parameters, source),
         policies=policies,
         policy_names=tuple(names.items()),
@@ -377,13 +371,8 @@ def _assemble(file: File, source: str, folder: Path) -> Config:
             for name, site in sorted(file.sites.items())
         },
         is_open=not file.sites if daemon.open is None else daemon.open,
-        relay_listen=file.relay.listen or f"{host}:0",
-        relay_address=file.relay.address,
-        relay_bytes_per_s=file.relay.bytes_per_s,
         bus_url=_bus_url(file.bus, source),
         mail=_mail(file.notify, source, folder),
-        webhooks=file.notify.webhooks,
-        notifications_per_hour=file.notify.per_user_hour,
         metrics=_endpoint(file.metrics, "listen", source, folder, state_dir / "metrics.url"),
         relay_metrics=_endpoint(
             file.metrics, "relay", source, folder, state_dir / "relay-metrics.url"

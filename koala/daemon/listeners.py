@@ -57,10 +57,10 @@ class Listeners:
         self._config = config
         self._identity: IdentityFile | None = None
         self._announced: Path | None = None
-        if config.is_plain:
+        if config.daemon.plain:
             log.warning(
                 "daemon.unencrypted",
-                listen=config.listen,
+                listen=config.daemon.listen,
                 meaning="nothing is encrypted, and whoever reaches the port may do everything",
             )
             return
@@ -101,7 +101,7 @@ class Listeners:
     def open(self, server: grpc.aio.Server) -> int:
         """Open the ports and return the number of the one for clients. Raises ConfigError."""
         if self._identity is None or self.authority is None or self.credentials is None:
-            return _open("daemon.listen", self._config.listen, server.add_insecure_port)
+            return _open("daemon.listen", self._config.daemon.listen, server.add_insecure_port)
         read = self._identity.read
         for_clients = server_credentials(read, is_mutual=False)
         for_certified = server_credentials(read, is_mutual=True)
@@ -117,7 +117,7 @@ class Listeners:
         add_EnrolmentServicer_to_server(enrolling, server)
         return _open(
             "daemon.listen",
-            self._config.listen,
+            self._config.daemon.listen,
             lambda address: server.add_secure_port(address, for_clients),
         )
 

@@ -41,7 +41,7 @@ def run(config_path: Path, *, accept_loss: bool = False, may_begin: bool = False
     config = read_config(config_path)
     os.umask(0o077)  # all files are private, whatever the inherited mask
     require_initialized(config.state_dir, may_begin=may_begin)
-    configure_logging(config.log_level)
+    configure_logging(config.daemon.log_level)
     map_large_buffers()
     connection_limits.raise_limit()
 

@@ -61,25 +61,19 @@ __all__ = [
     "sweep",
 ]
 _MODULES = {
-    "Experiment": "experiments",
-    "Faults": "experiments",
-    "Grid": "grids",
-    "Job": "workloads",
-    "Jobs": "workloads",
-    "LocalUsers": "grids",
-    "Log": "workloads",
-    "Model": "models",
-    "Replay": "replays",
-    "Result": "results",
-    "Rows": "rows",
-    "Site": "grids",
-    "Sweep": "sweeps",
-    "Synthetic": "workloads",
-    "Workload": "workloads",
-    "distributions": "results",
-    "grid": "grids",
-    "read_grid": "reading",
-    "sweep": "sweeps",
+    name: module
+    for module, names in {
+        "experiments": "Experiment Faults",
+        "grids": "Grid LocalUsers Site grid",
+        "models": "Model",
+        "reading": "read_grid",
+        "replays": "Replay",
+        "results": "Result distributions",
+        "rows": "Rows",
+        "sweeps": "Sweep sweep",
+        "workloads": "Job Jobs Log Synthetic Workload",
+    }.items()
+    for name in names.split()
 }
 
 

@@ -43,7 +43,7 @@ class Model:
 
     def setting(self) -> Any:  # noqa: ANN401 - a dataclass of the simulation
         """Return the setting of the simulation. Raises ConfigError."""
-        declared = importlib.import_module(KINDS[self.name].options).SIMULATION
+        declared = importlib.import_module(f"{KINDS[self.name].package}.setting").SIMULATION
         found = declared.setting(_words(declared, self.options))
         if isinstance(found, tuple):  # of several policies and loads
             if len(found) != 1:
@@ -113,9 +113,9 @@ def _value(name: str, kind: str, value: Any) -> Any:  # noqa: ANN401
 
 @dataclass(frozen=True, slots=True)
 class SimulationKind:
-    """A simulation: the module of its options, that of its run, and the run."""
+    """A simulation: the package of its model, the module of its run there, and the run."""
 
-    options: str
+    package: str
     module: str
     run: Callable[[Any, int, bool], Measured]
 
@@ -170,16 +170,14 @@ def _malleable(setting: Any, seed: int, _has_jobs: bool) -> Measured:  # noqa: A
 
 
 KINDS: dict[str, SimulationKind] = {
-    name: SimulationKind(
-        f"koala.lab.papers.{paper}.{options}", f"koala.lab.papers.{paper}.simulation.{module}", run
-    )
-    for name, paper, options, module, run in (
-        ("koala", "koala", "options", "run", _koala),
-        ("multiqueue", "multiqueue", "options", "runs", _multiqueue),
-        ("deadlines", "deadlines", "simulation.setting", "counting", _deadlines),
-        ("sq", "synchronous", "simulation.setting", "run", _sq),
-        ("hints", "hints", "options", "counting", _hints),
-        ("malleable", "malleable", "simulation.setting", "run", _malleable),
+    name: SimulationKind(f"koala.lab.papers.{paper}.simulation", module, run)
+    for name, paper, module, run in (
+        ("koala", "koala", "run", _koala),
+        ("multiqueue", "multiqueue", "runs", _multiqueue),
+        ("deadlines", "deadlines", "counting", _deadlines),
+        ("sq", "synchronous", "run", _sq),
+        ("hints", "hints", "counting", _hints),
+        ("malleable", "malleable", "run", _malleable),
     )
 }
 """Simulations by name."""

@@ -168,6 +168,26 @@ def text(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def short(value: object) -> str:
+    """Format a value with three digits."""
+    if isinstance(value, float):
+        return f"{value:.3g}" if isfinite(value) else "-"
+    return str(value)
+
+
+def markdown(
+    columns: Iterable[str], rows: Iterable[Iterable[str]], *, are_numbers: bool = False
+) -> str:
+    """Format a table in Markdown; all its columns but the first may be numbers."""
+    names = list(columns)
+    rules = ["---", *["--:" if are_numbers else "---"] * (len(names) - 1)]
+    return "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in (names, rules, *rows))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
 _FIELDS = frozenset({"workload", "faults", "grid", "parameters"})
 """Begin the paths of settings; all else is a measure."""
 _LATEX = {

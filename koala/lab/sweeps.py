@@ -32,7 +32,7 @@ from koala.lab.sim.campaign.identity import Plain, canonical, run_id
 from koala.lab.sim.campaign.records import FinishedRun
 from koala.lab.sim.campaign.work import Work
 from koala.lab.sim.runs import Effort, Outcome, Quantity, Run
-from koala.lab.sim.statistics import Interval, interval, paired
+from koala.lab.sim.statistics import interval, paired
 from koala.views.units import counted
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ def code_of(base: Base) -> str:
     """Return the digest of the code that runs a setting."""
     match base:
         case Model():
-            return code_of_module(KINDS[base.name].module)
+            kind = KINDS[base.name]
+            return code_of_module(f"{kind.package}.{kind.module}")
         case Replay():
             return code_of_module("koala.lab.replays")
         case Experiment():
@@ -303,7 +304,7 @@ class Sweep:
                     "high": found.high,
                     "percent": 100 * found.mean / mean if mean else float("nan"),
                     "replications": found.values,
-                    "verdict": _verdict(found),
+                    "verdict": found.verdict(),
                 }
             )
         return ComparisonRows(rows, self.names, metric=metric, over=over, baseline=text)
@@ -458,11 +459,3 @@ def _charts(
 def _measure(metric: str, values: Iterable[float], label: str) -> Measure:
     """Return the words of a metric in a unit that suits the values, or these words."""
     return Measure(name=label) if label else measure_of(metric).scaled(values)
-
-
-def _verdict(difference: Interval) -> str:
-    if difference.mean == 0 == difference.ci95:
-        return "equal"
-    if difference.is_positive:
-        return "higher"
-    return "lower" if difference.is_negative else "undecided"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, chain, islice
-from math import ceil, exp, inf, log, nan
+from math import ceil, nan
 from random import Random
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from koala.lab.experiments import Experiment
 from koala.lab.grids import POLICIES, Grid, LocalUsers, Site
 from koala.lab.rows import Row, Rows
 from koala.lab.sim.metrics import JobRecord
-from koala.lab.sim.statistics import interval, percent
+from koala.lab.sim.statistics import geometric, percent
 from koala.lab.sweeps import Point
 from koala.lab.workload import lublin
 from koala.lab.workload.distributions import SizeDistribution
@@ -298,15 +298,9 @@ def _scored(name: str, own: dict[tuple[Any, ...], Row], base: dict[tuple[Any, ..
             for cell, one in own.items()
             if cell in base
         ]
-        found = interval([log(mine / other) for mine, other in pairs if mine > 0 and other > 0])
-        row[metric] = exp(found.mean)
-        row[f"{metric}_low"], row[f"{metric}_high"] = _bound(found.low), _bound(found.high)
+        found = geometric(mine / other for mine, other in pairs if mine > 0 and other > 0)
+        row[metric], row[f"{metric}_low"], row[f"{metric}_high"] = found
     for metric in MEANS:
         values = [one.get(metric, nan) for one in own.values()]
         row[metric] = _plain_mean(value for value in values if value == value)  # noqa: PLR0124 - nan differs from itself
     return row
-
-
-def _bound(value: float) -> float:
-    """Return e to this; bounds of one run are infinite."""
-    return exp(value) if value < inf else inf

@@ -161,7 +161,7 @@ def lay_out(grid: GridFile, state: Path, *, address: str | None = None) -> GridF
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.daemon.write_text(text, encoding="utf-8")
     require_initialized(checked.state_dir)  # before new files are written there
-    if not checked.is_plain:
+    if not checked.daemon.plain:
         _give_certificates(folder, checked)
     return folder
 
@@ -233,7 +233,7 @@ def check_ports(grid: GridFile, *, with_listen: bool) -> None:
     daemon, agents = configurations(grid)
     if with_listen:
         or_else = "; `koala up --any-port` does so"
-        check_free(f"{grid.source}: daemon.listen", daemon.listen, or_else=or_else)
+        check_free(f"{grid.source}: daemon.listen", daemon.daemon.listen, or_else=or_else)
     check_free(f"{grid.source}: daemon.agents", daemon.agents)
     check_free(f"{grid.source}: relay.listen", daemon.relay_listen)
     for key, endpoint in (("listen", daemon.metrics), ("relay", daemon.relay_metrics)):

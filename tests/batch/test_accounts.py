@@ -16,13 +16,14 @@ import pytest
 
 from koala.common.wire.v1 import link_pb2
 from tests.agent.accounts import ANN, BOB, a_scratch, need_root, owners, python
-from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, until
+from tests.agent.live.agent_process import AgentProcess, a_job, agent_process
 from tests.agent.live.fake_daemon import GONE, PASSED, FakeDaemon, FakeSession, fake_daemon, hold
 from tests.batch.conftest import need
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.htcondor import condor_pools
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
+from tests.harness.moments import until
 
 pytestmark = pytest.mark.lrm
 

@@ -13,8 +13,8 @@ from koala.client import AsyncClient
 from tests.batch.systems.grids import grid_over
 from tests.batch.systems.jobs import check_one_start, ended_well
 from tests.batch.systems.system import System
-from tests.harness.moments import moment
-from tests.live.grid import Grid, until
+from tests.harness.moments import moment, until
+from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
 

@@ -32,7 +32,7 @@ from koala_agent.transport.interface import Answer
 from koala_agent.transport.shell import Shell
 from tests.batch.conftest import COMMAND_S, ONE_OF_EACH, WITHOUT_OAR, Serve, cleared
 from tests.batch.systems.system import GPUS, System
-from tests.live.grid import until
+from tests.harness.moments import until
 from tests.lrm.harness import LIMIT_S, Ask
 
 pytestmark = pytest.mark.lrm
@@ -152,7 +152,8 @@ WISHES: dict[str, tuple[dict[str, Any], ...]] = {
         {"gpus": 1, "gpu_type": "h100"},
         {"constraint": "ib&sse"},
         {"licenses": (("matlab", 4),)},
-        {"native": "--reservation=mine"},
+        {"native": "--exclude=mine"},
+        {"reservation": "mine"},
     ),
     "gridengine": (
         {"queue": "batch", "native": "-p -5"},

@@ -16,7 +16,7 @@ from koala_agent.config import read_config
 from tests.agent.live.agent_process import COMMAND, environment
 from tests.batch.conftest import ONE_OF_EACH, cleared
 from tests.batch.systems.system import GPUS, System
-from tests.live.grid import until
+from tests.harness.moments import until
 
 pytestmark = pytest.mark.lrm
 

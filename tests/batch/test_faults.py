@@ -14,7 +14,8 @@ from koala.client import AsyncClient
 from tests.batch.systems.grids import SLOW_FILE, grid_over
 from tests.batch.systems.jobs import ESCAPE, alive, ended_well, job, running
 from tests.batch.systems.system import System
-from tests.live.grid import Grid, until
+from tests.harness.moments import until
+from tests.live.grid import Grid
 from tests.live.test_jobs import submitted
 
 pytestmark = pytest.mark.lrm

@@ -25,7 +25,8 @@ from tests.batch.systems.jobs import finished
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
 from tests.batch.test_runners import mpi_program
-from tests.live.grid import Grid, until
+from tests.harness.moments import until
+from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
 

@@ -13,8 +13,9 @@ from koala.client import AsyncClient
 from tests.batch.systems.grids import grid_over
 from tests.batch.systems.system import System
 from tests.batch.test_nodes import is_helper
+from tests.harness.moments import until
 from tests.live.failures.test_frozen_starters import began
-from tests.live.grid import Grid, until
+from tests.live.grid import Grid
 
 pytestmark = [pytest.mark.lrm, pytest.mark.slow]
 

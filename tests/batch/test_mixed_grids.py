@@ -20,7 +20,8 @@ from tests.batch.systems.jobs import (
 )
 from tests.batch.systems.oar import OARCluster
 from tests.batch.systems.system import System
-from tests.live.grid import Grid, until
+from tests.harness.moments import until
+from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
 

@@ -13,7 +13,8 @@ from tests.agent.watching import Ear, process_ended
 from tests.batch.systems.grids import grid_over
 from tests.batch.systems.jobs import finished
 from tests.batch.systems.system import System
-from tests.live.grid import Grid, until
+from tests.harness.moments import until
+from tests.live.grid import Grid
 
 pytestmark = pytest.mark.lrm
 

@@ -22,7 +22,7 @@ from koala_agent.lrm.local_manager import (
 )
 from tests.batch.conftest import WITHOUT_OAR, Serve
 from tests.batch.systems.system import System
-from tests.live.grid import until
+from tests.harness.moments import until
 from tests.lrm.harness import Ask, Pipe
 
 pytestmark = pytest.mark.lrm

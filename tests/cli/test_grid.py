@@ -32,7 +32,7 @@ def grid(text: str) -> GridFile:
 def test_each_process_gets_a_configuration_of_its_own(tmp_path: Path) -> None:
     folder = lay_out(grid(SMALL), tmp_path, address=ANY_PORT)
     daemon = read_daemon(folder.daemon)
-    assert daemon.listen == ANY_PORT
+    assert daemon.daemon.listen == ANY_PORT
     assert daemon.parameters.run_lease_s == 700.0
     folder.write_agents("127.0.0.1:4242")
     agents = {name: read_agent(folder.agent(name)) for name in folder.sites}

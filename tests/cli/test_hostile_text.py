@@ -7,6 +7,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from koala.cli.output import JSON_VERSION, print_json, say
 from koala.cli.render import documents as render
 from koala.cli.render import documents as render_access
 from koala.cli.render import job_list
+from koala.cli.render.table import table
 from koala.local import demo_summary as summary
 from koala.views.records.access import AuditLine, Enrolment, User
 from koala.views.records.accounts import ClaimReport, Report
@@ -68,19 +70,19 @@ METRICS = Metrics(sites=SiteCounts(known=1, connected=1),
 SHOWN: dict[str, tuple[Callable[[Any], str], Any]] = {
     "list": (job_list.jobs_text, [a_job(name="n")]),
     "show": (render.job_text, a_job(progress=PROGRESS, charges=[a_charge()])),
-    "parts": (render.parts_text, [a_part(site=None, fixed_site="x"), a_part(end=None)]),
+    "parts": (partial(table, render.PARTS), [a_part(site=None, fixed_site="x"), a_part(end=None)]),
     "sites": (render.sites_text, [a_site()]),
     "files": (
-        render.files_text,
+        partial(table, render.FILES),
         [ReplicaFile(file="f", size_bytes=1, sites=("s",), checksum="c")],
     ),
     "why": (render.why_text, Explanation(job="j1", phase="Failed", why=("w",))),
     "watch": (render.notice_text, NOTICE),
     "report": (render.report_text, Report(by="site", rows=(a_report_row(site="s"),) * 2,
                                           total=a_report_row())),
-    "site list": (render_access.enrolments_text, [ENROLMENT]),
-    "user list": (render_access.users_text, [USER]),
-    "audit": (render_access.audit_text, [LINE]),
+    "site list": (partial(table, render_access.ENROLMENTS), [ENROLMENT]),
+    "user list": (partial(table, render_access.USERS), [USER]),
+    "audit": (partial(table, render_access.AUDIT), [LINE]),
     "summary": (summary.summary_text, [a_job(name="n", phase="Failed")]),
     "metrics": (render.metrics_text, METRICS),
 }  # fmt: skip

@@ -15,7 +15,7 @@ def test_the_least_configuration_has_defaults(tmp_path: Path) -> None:
     path = tmp_path / "daemon.toml"
     path.write_text(LEAST)
     config = read_config(path)
-    assert config.listen == "127.0.0.1:7740"
+    assert config.daemon.listen == "127.0.0.1:7740"
     assert config.state_dir == tmp_path / "state"
     assert config.spool == tmp_path / "state" / "spool"
     assert config.is_open
@@ -124,7 +124,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_plain_text_stays_on_this_machine(tmp_path: Path) -> None:
     def parse(text: str) -> bool:
-        return parse_config(LEAST + text, source="x.toml", folder=tmp_path).is_plain
+        return parse_config(LEAST + text, source="x.toml", folder=tmp_path).daemon.plain
 
     assert not parse("")
     assert parse('plain = true\nlisten = "127.0.0.1:0"\n[relay]\nlisten = "[::1]:0"\n')

@@ -17,7 +17,8 @@ from koala_agent.config import parse_config
 from koala_agent.conformance.checks import CHECKS
 from koala_agent.lrm.dialect import NAME_MAX
 from tests.examples.toy import PAGE, ToyQueue, install, install_toy, toy_queue
-from tests.live.grid import ROOT, live_grid, until
+from tests.harness.moments import until
+from tests.live.grid import ROOT, live_grid
 
 AGENT = '[agent]\nplain = true\nsite = "mine"\ndaemon = "127.0.0.1:7740"\nstate_dir = "state"\n'
 SITE = "[site]\nprocessors = 4\n"

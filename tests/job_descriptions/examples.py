@@ -347,8 +347,9 @@ WHOLE = (
       (directory=/home)(environment=(A b)(_c1 "d\"\"e")(EMPTY ""))(stdin=in)(stdout="o u")
       (stderr=err)(count=8)(hostCount=2)(jobType=single)(resourceManagerContact=delft)(label=left)
       (subjobStartType=loose-barrier)(maxWallTime=10)(maxCpuTime=5)(minMemory=100)(maxMemory=200)
-      (queue=short)(project=p1)(qos=high)(tasksPerNode=4)(cpusPerTask=2)(gpus=3)(gpuType=a100)
-      (constraint="[a|b]*2")(licenses=matlab (a.b@c 2))(exclusive=yes)(native="-l 'a b=1'")
+      (queue=short)(project=p1)(qos=high)(reservation=r1)(tasksPerNode=4)(gpus=3)(gpuType=a100)
+      (cpusPerTask=2)(constraint="[a|b]*2")(licenses=matlab (a.b@c 2))(exclusive=yes)
+      (native="-l 'a b=1'")
       (outputFile=a.dat "logs/b c")(stage=yes)(outputs="run/*.[c]")(rate=0.5)(resizeSignal=USR1)
       (ports=DB:5432 A_1:1)(inputs=g (h/i 2M)))
     (&(executable=b)(label="right 'é")(sites=delft vu)(jobType=mpi)(stage=code "x y"))""",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from koala.lab.engines import engine_of
 from koala.lab.on_koala import OnKoala, _scheduler, own_address
 from tests.cli.command import environment, koala
 from tests.cli.grids import Up, up
+from tests.harness.moments import wait_until
 
 LIMIT_S = 180.0
 SWEEP = """
@@ -35,13 +34,6 @@ metric = "response.all"
 over = "policy"
 baseline = "GP"
 """
-
-
-def until(is_so: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < end
-        os.sched_yield()
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +94,11 @@ def test_the_bytes_are_those_of_this_machine_though_a_worker_is_killed(
     here = koala("sweep", str(file), "--no-store", "--out", str(tmp_path / "here"))
     assert here.returncode == 0, here.stderr
     with started(file, grid, workers=3) as command:
-        until(lambda: len(workers(grid)) > 1 or command.poll() is not None)
+        wait_until(lambda: len(workers(grid)) > 1 or command.poll() is not None)
         workers(grid)[0].kill()
         assert command.wait(LIMIT_S) == 0
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "here")
-    until(lambda: not workers(grid))
+    wait_until(lambda: not workers(grid))
     assert set(phases(grid)) == {"Cancelled"}
 
 
@@ -117,12 +109,12 @@ def test_no_worker_survives_its_command(tmp_path: Path, grid: Up, number: int) -
     file = tmp_path / "policies.toml"
     file.write_text(SWEEP.replace("3000", "200_000"))
     with started(file, grid, workers=2) as command:
-        until(lambda: workers(grid) or command.poll() is not None)
+        wait_until(lambda: workers(grid) or command.poll() is not None)
         assert command.poll() is None
         command.send_signal(number)
         command.wait(LIMIT_S)
-    until(lambda: not workers(grid))
-    until(lambda: all(one in ("Finished", "Failed", "Cancelled") for one in phases(grid)))
+    wait_until(lambda: not workers(grid))
+    wait_until(lambda: all(one in ("Finished", "Failed", "Cancelled") for one in phases(grid)))
 
 
 def test_engines_have_names() -> None:

@@ -44,11 +44,11 @@ from koala.common.identity.credentials import find_credentials
 from koala.core.model.job import EndKind
 from koala.errors import ExhaustedError, KoalaError, UnreachableError
 from tests.cli.command import koala_here
-from tests.harness.moments import moment
+from tests.harness.moments import moment, until
 from tests.harness.small_disk import small_disk
 from tests.live.evidence import Evidence
 from tests.live.faults import Account, Kind, Saboteur, draw
-from tests.live.grid import CALM, started, until
+from tests.live.grid import CALM, started
 from tests.live.leftovers import leftovers, placeholders
 from tests.live.proxied import DISK_MB, ProxiedGrid, proxied
 

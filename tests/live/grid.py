@@ -45,7 +45,7 @@ from koala.errors import TimeLimitError, UnreachableError
 from koala.views.records.phases import TerminalPhase
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
-from tests.harness.moments import LOOK_S, moment
+from tests.harness.moments import LOOK_S, moment, until
 from tests.harness.namespaces import Namespace
 from tests.harness.ports import free_port
 from tests.live.evidence import Evidence
@@ -485,13 +485,6 @@ def started(grid: Grid) -> Iterator[None]:
     grid.settle()
     grid.stop()
     grid.check()
-
-
-async def until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Looks at what cannot be waited for: processes and files of others."""
-    async with asyncio.timeout(patience_s):
-        while not condition():
-            await moment()
 
 
 async def _notices(client: AsyncClient, job: str = "") -> AsyncGenerator[Notice, None]:

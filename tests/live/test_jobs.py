@@ -18,8 +18,9 @@ from koala.client import AsyncClient, AsyncJobHandle
 from koala.client.records import JobDetails
 from koala.errors import KoalaError, RejectedError
 from tests.examples.stage import EXAMPLES
+from tests.harness.moments import until
 from tests.live.conftest import INPUT, INPUT_FILE, SLOW_FILE
-from tests.live.grid import UMASK, Grid, until
+from tests.live.grid import UMASK, Grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

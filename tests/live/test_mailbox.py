@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
-from tests.harness.moments import moment
+from tests.harness.moments import moment, until
 from tests.harness.programs import needed_program
 from tests.harness.small_disk import fill, small_disk
 from tests.live.conftest import client_of
-from tests.live.grid import CALM, Grid, live_grid, until
+from tests.live.grid import CALM, Grid, live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from koala.client import AsyncClient
+from tests.harness.moments import until
 from tests.harness.namespaces import Namespace, lonely_sites
 from tests.live.conftest import client_of
-from tests.live.grid import CALM, Grid, running_at, until
+from tests.live.grid import CALM, Grid, running_at
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.root]
 

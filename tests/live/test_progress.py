@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from koala.client import AsyncClient
-from tests.harness.moments import moment
+from tests.harness.moments import moment, until
 from tests.live.conftest import client_of
-from tests.live.grid import CALM, Grid, live_grid, until
+from tests.live.grid import CALM, Grid, live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 

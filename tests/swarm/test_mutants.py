@@ -144,7 +144,7 @@ GUARDS: dict[str, Callable[[], None]] = {
         Script,
     ),
     "a_hold_over_budget_is_kept": partial(
-        test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script
+        test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script, 1000.0
     ),
     "a_site_is_held_as_a_whole": partial(
         test_tickets.test_what_owners_allow_is_not_exceeded, Script
@@ -172,8 +172,8 @@ GUARDS: dict[str, Callable[[], None]] = {
             test_resizing.grown_job(Script)
         )
     ),
-    "the_first_split_is_kept": lambda: test_flexible.test_after_a_refusal_the_job_is_split_anew(
-        Script()
+    "the_first_split_is_kept": lambda: (
+        test_flexible.test_without_room_for_a_refused_share_the_whole_job_is_split_anew(Script())
     ),
     "a_ticket_of_another_attempt_holds": partial(
         test_tickets.test_a_ticket_of_an_earlier_attempt_holds_nothing, Script

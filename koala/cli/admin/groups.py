@@ -9,7 +9,7 @@ import click
 
 from koala.cli.arguments import daemon_options, examples, offered, option
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import print_answer, print_list, terminal_width
+from koala.cli.output import print_answer, print_table, terminal_width
 from koala.cli.requests import ask
 
 if TYPE_CHECKING:
@@ -74,24 +74,25 @@ def set_group(
     description, `koala submit --group`). A job that would exceed a limit of its user or group
     waits, and `koala why` says so. For administrators.
     """
-    from koala.cli.render.documents import groups_text
+    from koala.cli.render.documents import GROUPS
+    from koala.cli.render.table import table
 
     changes = limits_of(limits)
     found = ask(
         address,
         lambda client: client.set_group(name, add=add, remove=remove, limits=changes),
     )
-    print_answer(found, lambda: groups_text([found], width=terminal_width()), as_json=json)
+    print_answer(found, lambda: table(GROUPS, [found], width=terminal_width()), as_json=json)
 
 
 @click.command("list")
 @daemon_options
 def list_groups(*, json: bool, address: str | None) -> None:
     """List your groups, or all of them for operators, with what their jobs have now."""
-    from koala.cli.render.documents import groups_text
+    from koala.cli.render.documents import GROUPS
 
     groups: list[Group] = ask(address, lambda client: client.groups())
-    print_list("groups", groups, lambda: groups_text(groups, width=terminal_width()), as_json=json)
+    print_table("groups", GROUPS, groups, as_json=json)
 
 
 @click.command

@@ -9,7 +9,15 @@ import click
 
 from koala.cli.arguments import daemon_options, examples, offered, option, site_argument
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
+from koala.cli.output import (
+    is_coloured,
+    note,
+    print_answer,
+    print_json,
+    print_list,
+    print_table,
+    terminal_width,
+)
 from koala.cli.requests import ask
 from koala.errors import SpecError, UnknownSiteError
 
@@ -151,10 +159,10 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
 @daemon_options
 def enrolled(*, json: bool, address: str | None) -> None:
     """List the enrolled sites with the state of their certificates."""
-    from koala.cli.render.documents import enrolments_text
+    from koala.cli.render.documents import ENROLMENTS
 
     sites = ask(address, lambda client: client.enrolments())
-    print_list("sites", sites, lambda: enrolments_text(sites, width=terminal_width()), as_json=json)
+    print_table("sites", ENROLMENTS, sites, as_json=json)
 
 
 @click.command

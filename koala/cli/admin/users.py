@@ -19,7 +19,7 @@ from koala.cli.arguments import (
     read_instant,
 )
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import note, print_answer, print_json, print_list, terminal_width
+from koala.cli.output import note, print_answer, print_json, print_table, terminal_width
 from koala.cli.requests import ask
 from koala.errors import SpecError
 
@@ -202,7 +202,8 @@ def set_user(
 ) -> None:
     """Change a user's rights, lifetime, group and limits. The token stays. For administrators."""
     from koala.cli.arguments import read_duration
-    from koala.cli.render.documents import users_text
+    from koala.cli.render.documents import USERS
+    from koala.cli.render.table import table
 
     expires_s = None if expires is None else read_duration("--expires", expires)
     changes = limits_of(limits)
@@ -212,17 +213,17 @@ def set_user(
             name, role=role or "", expires_s=expires_s, group=group, limits=changes
         ),
     )
-    print_answer(found, lambda: users_text([found], width=terminal_width()), as_json=json)
+    print_answer(found, lambda: table(USERS, [found], width=terminal_width()), as_json=json)
 
 
 @click.command("list")
 @daemon_options
 def list_users(*, json: bool, address: str | None) -> None:
     """List the added users."""
-    from koala.cli.render.documents import users_text
+    from koala.cli.render.documents import USERS
 
     users = ask(address, lambda client: client.users())
-    print_list("users", users, lambda: users_text(users, width=terminal_width()), as_json=json)
+    print_table("users", USERS, users, as_json=json)
 
 
 @click.command
@@ -252,7 +253,7 @@ def audit(
     address: str | None,
 ) -> None:
     """Show the audit log: calls that changed something or were refused. For administrators."""
-    from koala.cli.render.documents import audit_text
+    from koala.cli.render.documents import AUDIT
 
     since_at = read_instant("--since", since)
     is_filtered = bool(user or verb or refused or since_at is not None)
@@ -265,4 +266,4 @@ def audit(
         and (not refused or line.outcome.startswith(REFUSED))
         and (since_at is None or line.at.timestamp() >= since_at)
     ][-last:]
-    print_list("lines", lines, lambda: audit_text(lines, width=terminal_width()), as_json=json)
+    print_table("lines", AUDIT, lines, as_json=json)

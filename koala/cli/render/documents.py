@@ -13,16 +13,12 @@ from koala.cli.render.table import NOTHING, Column, clean, column, painted, tabl
 from koala.views import units
 from koala.views.cells import site_state
 from koala.views.records.access import (
-    AuditLine,
-    Enrolment,
-    Group,
     Limits,
     Notifications,
-    User,
 )
 from koala.views.records.accounts import ClaimCost, ClaimReport, Report, ReportRow
 from koala.views.records.base import Moment
-from koala.views.records.grid import LocalQueue, Metrics, Queues, ReplicaFile, SiteStatus
+from koala.views.records.grid import LocalQueue, Metrics, Queues, SiteStatus
 from koala.views.records.jobs import (
     Deadline,
     Explanation,
@@ -130,17 +126,6 @@ def _whose(site: SiteStatus) -> str:
     return site.owner or (some if users else "everybody")
 
 
-def files_text(files: Sequence[ReplicaFile], *, width: int | None = None) -> str:
-    """Format `koala files`: one line a logical file."""
-    heads = (
-        column("FILE", "file"),
-        column(">SIZE", lambda entry: size(entry.size_bytes)),
-        column("SITES", "sites"),
-        column("CHECKSUM", lambda entry: (entry.checksum or NOTHING)[:16], rank=1),
-    )
-    return table(heads, files, width=width)
-
-
 def outputs_text(files: Sequence[OutputFile], *, width: int | None = None) -> str:
     """Format `koala outputs`: one line an output file; only the path of each if fetched."""
     if any(file.path for file in files):
@@ -188,9 +173,9 @@ def job_text(
         [
             *lines,
             "",
-            parts_text(job.parts, width=width),
+            table(PARTS, job.parts, width=width),
             "",
-            *([transfers_text(job.transfers, width=width), ""] if job.transfers else []),
+            *([table(TRANSFERS, job.transfers, width=width), ""] if job.transfers else []),
             *([_claims_text(job.charges, zone=zone, width=width), ""] if job.charges else []),
             *story_lines(job.story, zone),
         ]
@@ -226,36 +211,6 @@ def _progress(progress: JobProgress) -> list[tuple[str, str]]:
     since, until = points[-64:][0][0], points[-1][0]
     over = f"{bars}  from {seconds(since)} to {seconds(until)}, highest {seconds(largest)}"
     return [("progress", "; ".join(words)), ("skew", over)]
-
-
-def parts_text(parts: Sequence[Part], *, width: int | None = None) -> str:
-    """Format the components of a job."""
-    heads = (
-        column("COMPONENT", "label"),
-        column("SITE", lambda one: one.site or (one.fixed_site and f"({one.fixed_site})")),
-        column(">PROCESSORS", "processors", rank=1),
-        column(">PROCESSES", "processes", rank=3),
-        column("FILE FROM", "file_site", rank=4),
-        column("CLAIM", _claim, rank=2),
-        column("OUTCOME", _end),
-    )
-    return table(heads, parts, width=width)
-
-
-def transfers_text(transfers: Sequence[Transfer], *, width: int | None = None) -> str:
-    """Format the copies of a job's input file in its current attempt."""
-    heads = (
-        column("FILE OF", "components", rank=4),
-        column("FILE", "file"),
-        column("FROM", "source", rank=1),
-        column("TO", "target", rank=1),
-        column(">MOVED", lambda one: size(one.moved_bytes), rank=3),
-        column(">OF", lambda one: size(one.size_bytes), rank=3),
-        column(">SHARE", lambda one: f"{one.share:.0%}"),
-        column(">RATE", _rate, rank=2),
-        column(">TIME LEFT", lambda one: "done" if one.is_done else seconds(one.left_s)),
-    )  # fmt: skip
-    return table(heads, transfers, width=width)
 
 
 def _rate(transfer: Transfer) -> str:
@@ -502,48 +457,6 @@ def queues_text(found: Queues, *, width: int | None = None) -> str:
     return "\n\n".join(parts) or "no job waits in a queue"
 
 
-def enrolments_text(sites: Sequence[Enrolment], *, width: int | None = None) -> str:
-    """Format `koala site list`: one line a site."""
-    heads = (
-        column("SITE", "site"),
-        column("STATE", "state"),
-        column("OWNER", lambda site: site.owner or "-", rank=1),
-        column("JOINED", lambda site: moment(site.joined_at), rank=3),
-        column("VALID UNTIL", lambda site: moment(site.expires_at or site.join_expires_at)),
-        column("BY", "by", rank=2),
-    )
-    return table(heads, sites, width=width)
-
-
-def users_text(users: Sequence[User], *, width: int | None = None) -> str:
-    """Format `koala user list`: one line a user."""
-    heads = (
-        column("USER", "user"),
-        column("ROLE", "role"),
-        column("STATE", "state"),
-        column("GROUP", lambda user: user.group or "-", rank=1),
-        column("LIMITS", lambda user: _limits(user.limits), rank=2),
-        column("VALID UNTIL", lambda user: moment(user.expires_at), rank=1),
-        column("LAST USED", lambda user: moment(user.used_at), rank=2),
-        column("BY", "by", rank=3),
-    )
-    return table(heads, users, width=width)
-
-
-def groups_text(groups: Sequence[Group], *, width: int | None = None) -> str:
-    """Format `koala group list`: one line a group."""
-    heads = (
-        column("GROUP", "group"),
-        column("MEMBERS", lambda group: " ".join(group.members) or "-"),
-        column(">JOBS", "jobs"),
-        column(">PROCESSORS", "processors"),
-        column(">GPUS", "gpus", rank=1),
-        column("LIMITS", lambda group: _limits(group.limits)),
-        column("BY", "by", rank=2),
-    )
-    return table(heads, groups, width=width)
-
-
 def notifications_text(found: Notifications) -> str:
     """Format `koala notify`: how the user is told, and what could not be delivered."""
     if not (found.mail or found.webhook):
@@ -575,15 +488,72 @@ def _limits(limits: Limits | None) -> str:
     return ", ".join([*texts, *([f"{limits.shares:g} shares"] if limits.shares != 1 else [])])
 
 
-def audit_text(lines: Sequence[AuditLine], *, width: int | None = None) -> str:
-    """Format `koala audit`: one line a call."""
-    heads = (
-        column("AT", "time"),
-        column("WHO", "who"),
-        column("ROLE", "role", rank=2),
-        column("FROM", "source", rank=1),
-        column("VERB", "verb"),
-        column("OBJECT", "object"),
-        column("OUTCOME", "outcome"),
-    )
-    return table(heads, lines, width=width)
+FILES = (
+    column("FILE", "file"),
+    column(">SIZE", lambda entry: size(entry.size_bytes)),
+    column("SITES", "sites"),
+    column("CHECKSUM", lambda entry: (entry.checksum or NOTHING)[:16], rank=1),
+)
+"""Columns of `koala files`: a line a logical file."""
+PARTS = (
+    column("COMPONENT", "label"),
+    column("SITE", lambda one: one.site or (one.fixed_site and f"({one.fixed_site})")),
+    column(">PROCESSORS", "processors", rank=1),
+    column(">PROCESSES", "processes", rank=3),
+    column("FILE FROM", "file_site", rank=4),
+    column("CLAIM", _claim, rank=2),
+    column("OUTCOME", _end),
+)
+"""Columns of the components of a job."""
+TRANSFERS = (
+    column("FILE OF", "components", rank=4),
+    column("FILE", "file"),
+    column("FROM", "source", rank=1),
+    column("TO", "target", rank=1),
+    column(">MOVED", lambda one: size(one.moved_bytes), rank=3),
+    column(">OF", lambda one: size(one.size_bytes), rank=3),
+    column(">SHARE", lambda one: f"{one.share:.0%}"),
+    column(">RATE", _rate, rank=2),
+    column(">TIME LEFT", lambda one: "done" if one.is_done else seconds(one.left_s)),
+)
+"""Columns of the copies of a job's input file in its current attempt."""
+ENROLMENTS = (
+    column("SITE", "site"),
+    column("STATE", "state"),
+    column("OWNER", lambda site: site.owner or "-", rank=1),
+    column("JOINED", lambda site: moment(site.joined_at), rank=3),
+    column("VALID UNTIL", lambda site: moment(site.expires_at or site.join_expires_at)),
+    column("BY", "by", rank=2),
+)
+"""Columns of `koala site list`: a line a site."""
+USERS = (
+    column("USER", "user"),
+    column("ROLE", "role"),
+    column("STATE", "state"),
+    column("GROUP", lambda user: user.group or "-", rank=1),
+    column("LIMITS", lambda user: _limits(user.limits), rank=2),
+    column("VALID UNTIL", lambda user: moment(user.expires_at), rank=1),
+    column("LAST USED", lambda user: moment(user.used_at), rank=2),
+    column("BY", "by", rank=3),
+)
+"""Columns of `koala user list`: a line a user."""
+GROUPS = (
+    column("GROUP", "group"),
+    column("MEMBERS", lambda group: " ".join(group.members) or "-"),
+    column(">JOBS", "jobs"),
+    column(">PROCESSORS", "processors"),
+    column(">GPUS", "gpus", rank=1),
+    column("LIMITS", lambda group: _limits(group.limits)),
+    column("BY", "by", rank=2),
+)
+"""Columns of `koala group list`: a line a group."""
+AUDIT = (
+    column("AT", "time"),
+    column("WHO", "who"),
+    column("ROLE", "role", rank=2),
+    column("FROM", "source", rank=1),
+    column("VERB", "verb"),
+    column("OBJECT", "object"),
+    column("OUTCOME", "outcome"),
+)
+"""Columns of `koala audit`: a line a call."""

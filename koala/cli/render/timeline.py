@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from koala.cli.render.documents import moment, processor_seconds, seconds, transfers_text
+from koala.cli.render.documents import TRANSFERS, moment, processor_seconds, seconds
 from koala.cli.render.gantt import gantt_text
-from koala.cli.render.table import NOTHING
+from koala.cli.render.table import NOTHING, table
 from koala.views.gantt import gantt
 from koala.views.records.base import seconds_of
 from koala.views.records.jobs import JobTimeline, Timeline
@@ -53,7 +53,7 @@ def timeline_text(
             lines.append(_span(f"{name} {value}", marks[start], marks[end]))
     lines += ["", *_instants(points, zone), "", *_figures(timeline)]
     if job.transfers:
-        lines += ["", transfers_text(job.transfers, width=width)]
+        lines += ["", table(TRANSFERS, job.transfers, width=width)]
     return "\n".join(lines)
 
 

@@ -250,7 +250,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(("-v",), READ, "NAME=VALUE: `environment`", read_export),
     Option(("-S",), READ, "`executable`", _shell),
     Option(("-binding",), READ, "`native`; a strategy alone", _binding),
-    *rows(PASSED, "-ar -c -ckpt -jc -masterq"),
+    Option(("-ar",), READ, "`reservation`", wish("-ar", "reservation")),
+    *rows(PASSED, "-c -ckpt -jc -masterq"),
     *rows(TUNING, "-A -ac -dc -js -p -R -sc"),
     Option(
         ("-V",),

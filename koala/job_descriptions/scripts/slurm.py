@@ -267,11 +267,12 @@ OPTIONS: tuple[Option, ...] = (
         ("--get-user-env",), READ, "the shell is a login shell", login_shell, values=Values.MAYBE
     ),
     Option(("--open-mode",), READ, "files for output are always appended to", _open_mode),
+    Option(("--reservation",), READ, "`reservation`", wish("--reservation", "reservation")),
     # Needed by the program, and for the batch system alone to judge.
     *rows(
         PASSED,
         "--batch --bb --context --core-spec,-S --delay-boot --exclude,-x --extra"
-        " --gres-flags --mcs-label --mincpus --network --prefer --reservation"
+        " --gres-flags --mcs-label --mincpus --network --prefer"
         " --segment --thread-spec --threads-per-core --tmp --wait-all-nodes",
     ),
     *rows(

@@ -5,7 +5,7 @@ The same runs give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -14,10 +14,9 @@ from typing import Any
 
 from koala.common.runtime.atomic_file import write_atomically
 from koala.lab.backlog.scores import PLAIN, Bounds, Campaign
-from koala.lab.rows import Rows
+from koala.lab.rows import Rows, markdown, short
 from koala.lab.sim.drawing import COLOURS, STYLE, save
 
-DIGITS = 3
 HEADS = {
     "policy": "policy",
     "runs": "runs",
@@ -61,10 +60,7 @@ def _cell(row: dict[str, Any], name: str) -> str:
     if name == "median_ci95":
         ends = row["median_low"], row["median_high"]
         return "-".join(f"{end:.2f}" for end in ends) if isfinite(ends[1]) else "-"
-    value = row[name]
-    if isinstance(value, float):
-        return f"{value:.{DIGITS}g}" if isfinite(value) else "-"
-    return str(value)
+    return short(row[name])
 
 
 def machines(found: Sequence[Found]) -> list[str]:
@@ -84,14 +80,12 @@ def write(found: Sequence[Found], folder: Path, command: str) -> None:
     lines += [line for name, text in names for line in (f"![{text}]({name})", "")]
     lines += ["## Machines", "", *(f"- {line}" for line in machines(found)), ""]
     for one in found:
-        lines += [f"## {one.campaign}", "", *_markdown(one.table, HEADS), ""]
-        lines += ["Waits by scene:", "", *_markdown(one.scenes, SCENE_HEADS), ""]
+        tables = [
+            markdown(heads.values(), shown(rows, heads))
+            for rows, heads in ((one.table, HEADS), (one.scenes, SCENE_HEADS))
+        ]
+        lines += [f"## {one.campaign}", "", tables[0], "", "Waits by scene:", "", tables[1], ""]
     write_atomically(folder / "results.md", "\n".join(lines[:-1]) + "\n")
-
-
-def _markdown(rows: Rows, heads: dict[str, str]) -> Iterator[str]:
-    for cells in ([*heads.values()], ["---"] * len(heads), *shown(rows, heads)):
-        yield f"| {' | '.join(cells)} |"
 
 
 RATIO = "median_ratio"

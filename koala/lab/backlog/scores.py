@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import exp, log, nan
+from math import nan
 from typing import Any
 
+from koala.common.runtime.option_values import Bounds as Limits
 from koala.lab.backlog.bound import BoundTask, summarised
-from koala.lab.backlog.scenes import DAY_S, END_S, Coallocated, Scene
+from koala.lab.backlog.scenes import DAY_S, END_S, JOBS_D, Coallocated, Scene
 from koala.lab.experiments import Experiment
 from koala.lab.rows import Row, Rows
 from koala.lab.sim.metrics import JobRecord
-from koala.lab.sim.statistics import interval
+from koala.lab.sim.options import Declared, Option, declared, flag, number
+from koala.lab.sim.statistics import geometric
 from koala.lab.sweeps import Point
 
 PLAIN = "plain jobs"
@@ -42,15 +44,48 @@ class Campaign:
     all machines books processors, evenly spread over them."""
 
     scenes: tuple[Scene, ...]
-    percent: float = 10.0
-    run_s: int = 3600
-    every_s: int = 432_000
-    components: int | None = None
-    redundancy: int = 1
     policies: tuple[str, ...]
-    has_gate: bool = True
-    has_forecast: bool = True
-    bookable: float = 0.0
+    percent: float = number(
+        10.0,
+        "Processors of a job at each site, of all that it has.",
+        name="size",
+        metavar="PERCENT",
+        bounds=Limits(low=0.1, high=100),
+    )
+    run_s: int = number(3600, "Run time of jobs.", metavar="SECONDS", bounds=Limits(low=1))
+    every_s: int = number(
+        432_000,
+        "One job in each so long time.",
+        metavar="SECONDS",
+        bounds=Limits(low=1, high=JOBS_D * DAY_S),
+    )
+    components: int | None = declared(
+        None,
+        Option(
+            default=None,
+            kind="whole",
+            metavar="N",
+            help="Components of a job, which may run at any of the sites.",
+            bounds=Limits(low=1),
+            unset="one at each site",
+        ),
+    )
+    redundancy: int = number(
+        1,
+        "With --components: sites in whose queues a component waits.",
+        metavar="QUEUES",
+        bounds=Limits(low=1),
+    )
+    has_gate: bool = flag("The sites have no gates.", name="no-gate", default=True)
+    has_forecast: bool = flag(
+        "The sites do not tell when claims would start.", name="no-forecast", default=True
+    )
+    bookable: float = number(
+        0.0,
+        "Share of all sites that book processors for a planned start.",
+        metavar="SHARE",
+        bounds=Limits(low=0, high=1),
+    )
     reps: int = 1
 
     def jobs(self, scene: Scene) -> Coallocated:
@@ -109,6 +144,9 @@ class Campaign:
         words += [] if self.has_forecast else ["no expected starts"]
         words += [f"{100 * self.bookable:g} % of the sites book"] if self.bookable else []
         return ", ".join(words)
+
+
+OPTIONS = Declared.of(Campaign)
 
 
 def full(scenes: tuple[Scene, ...]) -> tuple[Campaign, ...]:
@@ -170,15 +208,12 @@ def table(rows: Iterable[Row], policies: Sequence[str], bounds: Bounds) -> Rows:
 def _scored(name: str, runs: Sequence[tuple[Mapping[str, Any], Values, float]]) -> Row:
     row: Row = {"policy": name, "runs": len(runs)}
     for metric in RATIOS:
-        logs = [
-            log(own[metric] / plain[metric])
-            for own, plain, _ in runs
-            if own[metric] and plain[metric]
-        ]
-        mean = interval(logs)
-        row[f"{metric.removesuffix('_s')}_ratio"] = exp(mean.mean)
+        mean, low, high = geometric(
+            own[metric] / plain[metric] for own, plain, _ in runs if own[metric] and plain[metric]
+        )
+        row[f"{metric.removesuffix('_s')}_ratio"] = mean
         if metric == RATIOS[0]:
-            row |= {"median_low": exp(mean.low), "median_high": exp(mean.high)}
+            row |= {"median_low": low, "median_high": high}
     ran = sum(own.get("running_processor_s", 0.0) for own, _, _ in runs)
     held = sum(own["held_processor_s"] for own, _, _ in runs)
     row["waste_percent"] = 100 * held / ran if ran else 0.0

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import Number, WholeNumber, examples, file, option
+from koala.cli.arguments import WholeNumber, examples, file, option
 from koala.cli.extras import needs_sim
-from koala.errors import ConfigError
+from koala.lab.backlog import scores
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.options import Place, campaign_options, given
+from koala.lab.commands.options import Place, campaign_options, given, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,31 +39,7 @@ VERSION = 2
     "--policy", "policies", multiple=True, metavar="NAME",
     help="A policy of tickets, by its name or as module:function.", unset="all of Koala's",
 )  # fmt: skip
-@option(
-    "--size", "percent", type=Number(0.1, 100), default=10.0, metavar="PERCENT",
-    help="Processors of a job at each site, of all that it has.",
-)  # fmt: skip
-@option(
-    "--run", "run_s", type=WholeNumber(1), default=3600, metavar="SECONDS", help="Run time of jobs."
-)
-@option(
-    "--every", "every_s", type=WholeNumber(1), default=432_000, metavar="SECONDS",
-    help="One job in each so long time.",
-)  # fmt: skip
-@option(
-    "--components", type=WholeNumber(1), metavar="N",
-    help="Components of a job, which may run at any of the sites.", unset="one at each site",
-)  # fmt: skip
-@option(
-    "--redundancy", type=WholeNumber(1), default=1, metavar="QUEUES",
-    help="With --components: sites in whose queues a component waits.",
-)  # fmt: skip
-@option("--no-gate", is_flag=True, help="The sites have no gates.")
-@option("--no-forecast", is_flag=True, help="The sites do not tell when claims would start.")
-@option(
-    "--bookable", type=Number(0, 1), default=0.0, metavar="SHARE",
-    help="Share of all sites that book processors for a planned start.",
-)  # fmt: skip
+@with_options(scores.OPTIONS.options)
 @option(
     "--full", is_flag=True,
     help="All settings of the page instead: shares, run times, rates, with and without gates.",
@@ -81,20 +57,13 @@ def backlog(
     *,
     scenes: tuple[str, ...],
     policies: tuple[str, ...],
-    percent: float,
-    run_s: int,
-    every_s: int,
-    components: int | None,
-    redundancy: int,
-    no_gate: bool,
-    no_forecast: bool,
-    bookable: float,
     full: bool,
     reps: int | None,
     out: Path | None,
     seed: int,
     place: Place,
     as_json: bool,
+    **values: Any,  # noqa: ANN401 - declared options
 ) -> None:
     """Co-allocate over sites whose queues are never empty.
 
@@ -105,27 +74,16 @@ def backlog(
     """
     from dataclasses import replace
 
-    from koala.lab.backlog import page, scores
-    from koala.lab.backlog.scenes import JOBS_D, scene_of
+    from koala.lab.backlog import page
+    from koala.lab.backlog.scenes import scene_of
     from koala.lab.rows import Rows
     from koala.policies import names_of
 
-    if every_s > JOBS_D * 86_400:
-        raise ConfigError(
-            f"--every {every_s} (expected at most {JOBS_D * 86_400} s, all days with jobs)"
-        )
     places = tuple(dict.fromkeys(map(scene_of, scenes)))
     one = scores.Campaign(
         scenes=places,
         policies=tuple(dict.fromkeys(policies or names_of("tickets"))),
-        percent=percent,
-        run_s=run_s,
-        every_s=every_s,
-        components=components,
-        redundancy=redundancy,
-        has_gate=not no_gate,
-        has_forecast=not no_forecast,
-        bookable=bookable,
+        **scores.OPTIONS.values(values),
     )
     campaigns = [
         replace(campaign, reps=reps or campaign.reps)

@@ -50,10 +50,6 @@ class Runs:
     @property
     def engine(self) -> Engine:
         """Engine that makes the runs. Raises ConfigError."""
-        from koala.lab.sim.campaign.execution import PROCESSES, Processes
-
-        if self.on == PROCESSES:  # spares the import of gRPC by koala.lab
-            return Processes(workers=self.workers)
         from koala.lab.engines import engine_of
 
         return engine_of(self.on, self.workers)
@@ -99,14 +95,24 @@ class Runs:
                 write_rows(self.jobs_out, columns, (map(_cell, job) for job in jobs))
         return replace(done, finished=tuple((seed, found) for seed, (found, _) in done.finished))
 
-    def show(self, document: Mapping[str, Any], text: Callable[[], str]) -> None:
-        """Print the result, as JSON or as text."""
+    def report(
+        self,
+        document: Mapping[str, Any],
+        text: Callable[[], str],
+        *,
+        draw: Callable[[Path], None],
+        is_interrupted: bool,
+        jobs: Callable[[], tuple[Sequence[str], Iterable[Iterable[object]]]] | None = None,
+    ) -> None:
+        """Print the result, as JSON or as text. Write the jobs, a header and rows, and draw what is
+        asked for; then exit as an interrupted command if it was interrupted."""
         show(document, as_json=self.as_json, text=text, replaced=self.replaced)
         if not self.as_json and 1 < self.reps < REPS_FEW:
             note(f"{self.reps} replications give wide intervals; --reps 10 gives narrower ones")
-
-    def end(self, *, is_interrupted: bool) -> None:
-        """Exit as an interrupted command if it was interrupted."""
+        if self.jobs_out is not None and jobs is not None:
+            write_rows(self.jobs_out, *jobs())
+        if self.plot is not None:
+            draw(self.plot)
         if is_interrupted:
             raise click.exceptions.Exit(INTERRUPTED)
 

@@ -14,10 +14,9 @@ from koala.lab.commands import simulation_options as shared
 from koala.lab.commands.options import Place, campaign_options, given
 
 if TYPE_CHECKING:
-    from koala.lab.rows import Rows
+    from koala.lab.rows import Row, Rows
 
 VERSION = 2
-DIGITS = 3
 
 
 @examples(
@@ -90,46 +89,42 @@ def yardstick(
         shared.leave(f": {len(campaign.finished)} of {len(work.items)} runs")
 
 
-HEADS = (
-    "POLICY", "ALL JOBS", "95 %", "ONE COMPONENT", "SEVERAL", "95 %", "LOCAL WAIT, S", "WASTED, %",
-    "UNFINISHED, %",
-)  # fmt: skip
+HEADS = {
+    "policy": "POLICY",
+    "slowdown_all": "ALL JOBS",
+    "slowdown_all_ci95": "95 %",
+    "slowdown_single": "ONE COMPONENT",
+    "slowdown_multi": "SEVERAL",
+    "slowdown_multi_ci95": "95 %",
+    "local_wait_mean": "LOCAL WAIT, S",
+    "wasted_percent": "WASTED, %",
+    "unfinished_percent": "UNFINISHED, %",
+}
 
 
 def _cells(rows: Rows) -> list[list[str]]:
-    return [
-        [
-            row["policy"],
-            _number(row["slowdown_all"]),
-            f"{_number(row['slowdown_all_low'])} to {_number(row['slowdown_all_high'])}",
-            _number(row["slowdown_single"]),
-            _number(row["slowdown_multi"]),
-            f"{_number(row['slowdown_multi_low'])} to {_number(row['slowdown_multi_high'])}",
-            _number(row["local_wait_mean"]),
-            _number(row["wasted_percent"]),
-            _number(row["unfinished_percent"]),
-        ]
-        for row in rows
-    ]
+    return [[_cell(row, name) for name in HEADS] for row in rows]
+
+
+def _cell(row: Row, name: str) -> str:
+    from koala.lab.rows import short
+
+    ratio = name.removesuffix("_ci95")
+    if ratio != name:
+        return f"{short(row[f'{ratio}_low'])} to {short(row[f'{ratio}_high'])}"
+    return short(row[name])
 
 
 def _text(rows: Rows) -> str:
     from koala.cli.render.table import columns, table
 
-    return table(columns(*HEADS), _cells(rows))
-
-
-def _number(value: float) -> str:
-    from math import isfinite
-
-    return f"{value:.{DIGITS}g}" if isfinite(value) else "-"
+    return table(columns(*HEADS.values()), _cells(rows))
 
 
 def _write(rows: Rows, runs: Rows, out: Path) -> None:
     from koala.common.runtime.atomic_file import write_atomically
+    from koala.lab.rows import markdown
 
     runs.to_csv(out / "runs.csv")
     rows.to_csv(out / "table.csv")
-    lines = [HEADS, ["---"] * len(HEADS), *_cells(rows)]
-    text = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-    write_atomically(out / "table.md", text)
+    write_atomically(out / "table.md", markdown(HEADS.values(), _cells(rows)) + "\n")

@@ -12,8 +12,8 @@
 - One package per paper (`multiqueue`, `deadlines`, `koala`, `hints`, `synchronous`, `malleable`),
   all alike: `points` has the runs that figures and claims need, `figures` the panels of each
   figure, `sentences.toml` the claims, which `claims` reads, and `simulation` the model: `setting`
-  (the parameters, which are options of its command), `arrivals` (the jobs of a seed), `run`,
-  `counting` (its quantities, and means over replications) and `drawing`.
+  (the parameters, which are options of its command), `arrivals` (the jobs of a seed), `run`, and
+  where it is long `counting` (its quantities, and means over replications).
 
 Nothing here is tuned: a claim that fails is reported as failing.
 """

@@ -12,6 +12,7 @@ from math import floor, inf, isfinite, log10
 from koala.lab.papers.paper import Claim, Part, Rule
 from koala.lab.papers.results import tabled
 from koala.lab.papers.verdicts import ClaimFinding, Finding, LevelFinding, Verdict, over_comparisons
+from koala.lab.rows import markdown
 from koala.lab.sim.statistics import Interval
 
 COLUMNS = ("claim", *Part, "decided at", "comparison", "numbers", "other loads")
@@ -26,23 +27,10 @@ def claim_table(found: Iterable[ClaimFinding], *, are_drawn: bool) -> Iterator[s
     """Yield the table of some claims, and the notes on their readings and failures. Figures are
     linked if they `are_drawn`."""
     claims = list(found)
-    yield table(COLUMNS, (_row(one, are_drawn=are_drawn) for one in claims))
+    yield markdown(COLUMNS, (_row(one, are_drawn=are_drawn) for one in claims))
     notes = (f"- {one.claim.id}. {note}" for one in claims if (note := _note(one)))
     if text := "\n".join(notes):
         yield text
-
-
-def table(
-    columns: Iterable[str], rows: Iterable[Iterable[str]], *, are_numbers: bool = False
-) -> str:
-    """Format a table in Markdown; all its columns but the first may be numbers."""
-    names = list(columns)
-    rules = ["---", *["--:" if are_numbers else "---"] * (len(names) - 1)]
-    return "\n".join(f"| {' | '.join(map(_cell, row))} |" for row in (names, rules, *rows))
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _row(found: ClaimFinding, *, are_drawn: bool) -> tuple[str, ...]:

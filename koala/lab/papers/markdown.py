@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from koala.lab.papers.claim_table import claim_table, mean_text, table
+from koala.lab.papers.claim_table import claim_table, mean_text
 from koala.lab.papers.figures import DENSE
 from koala.lab.papers.paper import Figure, Panel, Part
 from koala.lab.papers.results import Results, tabled
@@ -22,6 +22,7 @@ from koala.lab.papers.verdicts import (
     over_levels,
     over_parts,
 )
+from koala.lab.rows import markdown
 from koala.lab.sim.runs import Level
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _head(found: Report) -> Iterator[str]:
     rows.append(_count_row("**all**", [one.verdict for one in found.claims]))
     if found.of_part(Part.SIZE):
         rows += [_count_row(f"*{part}*", found.of_part(part)) for part in Part]
-    yield table(("section", "claims", *Verdict), rows, are_numbers=True)
+    yield markdown(("section", "claims", *Verdict), rows, are_numbers=True)
     for verdict in (Verdict.FAILS, Verdict.NEAR):
         told = [one.claim for one in found.claims if one.verdict is verdict]
         if told:
@@ -194,7 +195,7 @@ def _readings(found: Report) -> Iterator[str]:
             "time. They have no say in the verdicts above; bold is what differs from the verdict "
             "as read, at the same levels."
         )
-        yield table(("claim", "as read", *map(str, readings)), rows)
+        yield markdown(("claim", "as read", *map(str, readings)), rows)
 
 
 def _as_read(found: ClaimFinding, levels: Collection[Level]) -> Verdict:
@@ -214,7 +215,7 @@ def _untestable(found: Report) -> Iterator[str]:
     if told and not _is_part(found.plan):
         yield "### Not testable here"
         rows = ((one.section, f"{one.id}. {one.text}", one.reason) for one in told)
-        yield table(("section", "claim", "reason"), rows)
+        yield markdown(("section", "claim", "reason"), rows)
 
 
 def _figures(found: Report) -> Iterator[str]:
@@ -241,7 +242,7 @@ def _panel(panel: Panel, results: Results) -> str:
         drawn = [of[place] for of in panel.series.values()]
         cells = [mean_text(tabled(results.drawn(one))) if one else "" for one in drawn]
         rows.append([x if isinstance(x, str) else f"{x:.4g}", *cells])
-    return table((_chart_head(panel), *panel.series), rows)
+    return markdown((_chart_head(panel), *panel.series), rows)
 
 
 def _chart_head(panel: Panel) -> str:

@@ -1,13 +1,15 @@
-"""Read the sentences of a paper from its `sentences.toml`: claims, and what cannot be tested."""
+"""Read a paper from its `sentences.toml`: its name, its efforts and texts of its report, and the
+sentences, which are claims or cannot be tested."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from koala.lab.papers.paper import Claim, Rule, Test, Untestable
+from koala.lab.papers.paper import Claim, Paper, Rule, Test, Untestable
+from koala.lab.sim.runs import Effort, Level
 
 FILE = "sentences.toml"
 Row = Mapping[str, Any]
@@ -15,11 +17,27 @@ Row = Mapping[str, Any]
 
 
 class Sentences(NamedTuple):
-    """All sentences of a paper, in the order of the file, and texts of its report."""
+    """All sentences of a paper, in the order of the file, and what the file says of the paper."""
 
     claims: tuple[Claim, ...]
     untestable: tuple[Untestable, ...]
     texts: Mapping[str, Any]  # fields of `Paper`
+
+    def paper(
+        self,
+        *,
+        tested_at: Sequence[Level] | Mapping[str, Sequence[Level]],
+        **more: Any,  # noqa: ANN401 - further fields of `Paper`
+    ) -> Paper:
+        """Make the paper. Each effort tests claims at these levels, or at those of its name."""
+        efforts = {}
+        for name, (replications, length) in self.texts["efforts"].items():
+            levels = tested_at[name] if isinstance(tested_at, Mapping) else tested_at
+            efforts[name] = Effort(
+                name=name, replications=replications, length=length, levels=tuple(levels)
+            )
+        known = {"claims": self.claims, "untestable": self.untestable}
+        return Paper(**{**self.texts, **known, "efforts": efforts, **more})
 
 
 def _as_it_is(row: Row, test: Any) -> Any:  # noqa: ANN401

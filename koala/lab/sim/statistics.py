@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import floor, inf, isfinite, isnan, log10, nan, sqrt
+from math import exp, floor, inf, isfinite, isnan, log, log10, nan, sqrt
 from statistics import fmean, stdev
 
 CONFIDENCE = 0.95
@@ -44,6 +44,14 @@ class Interval:
     def is_negative(self) -> bool:
         """True if all of it lies below 0."""
         return self.high < 0
+
+    def verdict(self, higher: str = "higher", lower: str = "lower") -> str:
+        """Say what the interval of a difference shows: these words, `equal` or `undecided`."""
+        if self.mean == 0 == self.ci95:
+            return "equal"
+        if self.is_positive:
+            return higher
+        return lower if self.is_negative else "undecided"
 
     def document(self) -> dict[str, float | None]:
         """Return the document for JSON, which has no infinity and no not-a-number: null stands for
@@ -96,6 +104,12 @@ def interval(values: Sequence[float]) -> Interval:
 def intervals(runs: Sequence[Mapping[str, float]], names: Iterable[str]) -> dict[str, Interval]:
     """Compute the interval of each named value over the runs."""
     return {name: interval([run[name] for run in runs]) for name in names}
+
+
+def geometric(ratios: Iterable[float]) -> tuple[float, float, float]:
+    """Compute the geometric mean of ratios, and the ends of its 95 % confidence interval."""
+    found = interval([log(ratio) for ratio in ratios])
+    return exp(found.mean), exp(found.low), exp(found.high)
 
 
 def paired(ones: Sequence[float], others: Sequence[float]) -> Interval:

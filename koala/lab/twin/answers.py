@@ -36,11 +36,7 @@ class SiteAnswer:
     @property
     def verdict(self) -> str:
         """Return `longer`, `shorter`, `equal` or `undecided`."""
-        if self.difference_s.mean == 0 == self.difference_s.ci95:
-            return "equal"
-        if self.difference_s.is_positive:
-            return "longer"
-        return "shorter" if self.difference_s.is_negative else "undecided"
+        return self.difference_s.verdict("longer", "shorter")
 
     @property
     def is_unlike(self) -> bool:

@@ -9,19 +9,19 @@ At the end the agent and all processes of the job's claims are killed, whatever 
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from tests.agent.live.fake_daemon import PATIENCE_S, patiently
+from tests.agent.live.fake_daemon import patiently
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
+from tests.harness.moments import until
 
 ROOT = Path(__file__).parents[3]
 GONE_S = 0.05
@@ -113,22 +113,6 @@ async def command(*words: str) -> tuple[int, str, str]:
 def environment() -> dict[str, str]:
     """Return the environment of a shell in which nothing is installed."""
     return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'agents'}"}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Looks at what cannot be waited for: processes and files of others."""
-    event = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def check() -> None:
-        if condition():
-            event.set()
-        else:
-            loop.call_later(GONE_S, check)
-
-    check()
-    async with asyncio.timeout(PATIENCE_S):
-        await event.wait()
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koala.common.wire.v1 import link_pb2
-from tests.agent.live.agent_process import AgentProcess, until
+from tests.agent.live.agent_process import AgentProcess
 from tests.agent.live.fake_daemon import (
     ARMED,
     GRANTED,
@@ -15,6 +15,7 @@ from tests.agent.live.fake_daemon import (
     FakeSession,
     hold,
 )
+from tests.harness.moments import until
 
 FOREVER = ("-c", "exec sleep 600")
 

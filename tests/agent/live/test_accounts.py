@@ -15,7 +15,7 @@ import pytest
 
 from koala.common.wire.v1 import link_pb2
 from tests.agent.accounts import ANN, BOB, a_scratch, as_account, owners, python
-from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, until
+from tests.agent.live.agent_process import AgentProcess, a_job, agent_process
 from tests.agent.live.fake_daemon import (
     GONE,
     GRANTED,
@@ -25,6 +25,7 @@ from tests.agent.live.fake_daemon import (
     fake_daemon,
     hold,
 )
+from tests.harness.moments import until
 
 pytestmark = [pytest.mark.live]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koala.common.wire.v1 import link_pb2
-from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, until
+from tests.agent.live.agent_process import AgentProcess, a_job, agent_process
 from tests.agent.live.claim_steps import passed, pinged
 from tests.agent.live.fake_daemon import (
     ARMED,
@@ -22,6 +22,7 @@ from tests.agent.live.fake_daemon import (
     hold,
     patiently,
 )
+from tests.harness.moments import until
 from tests.harness.small_disk import fill, small_disk
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]

@@ -14,8 +14,8 @@ from koala_agent.starter import procfs
 from koala_agent.starter.procfs import Stat
 from koala_agent.starter.state_machine.keepalive import BURST
 from koala_agent.starter_link.listener import StarterConnection, StarterListener
-from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, an_arm, own_claim
+from tests.harness.moments import until
 from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live

@@ -17,10 +17,11 @@ from koala.common.identity.credentials import (
     RUNTIME_VARIABLE,
     TOKEN_VARIABLE,
 )
-from tests.agent.live.agent_process import a_job, agent_process, until
+from tests.agent.live.agent_process import a_job, agent_process
 from tests.agent.live.claim_steps import FOREVER, passed, running
 from tests.agent.live.fake_daemon import GONE, GRANTED, fake_daemon, hold
 from tests.harness.forked import serve_children
+from tests.harness.moments import until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

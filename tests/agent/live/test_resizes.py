@@ -11,10 +11,11 @@ import pytest
 
 from koala.common.wire.v1 import link_pb2
 from koala_agent.starter.process_tree import is_alive
-from tests.agent.live.agent_process import a_job, agent_process, until
+from tests.agent.live.agent_process import a_job, agent_process
 from tests.agent.live.claim_steps import passed
 from tests.agent.live.fake_daemon import GONE, GRANTED, FakeSession, fake_daemon, hold
 from tests.agent.watching import Ear
+from tests.harness.moments import until
 
 pytestmark = [pytest.mark.live]
 

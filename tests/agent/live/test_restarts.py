@@ -12,7 +12,7 @@ import pytest
 
 from koala.common.runtime import clock
 from koala.common.wire.v1 import link_pb2
-from tests.agent.live.agent_process import a_job, agent_process, until
+from tests.agent.live.agent_process import a_job, agent_process
 from tests.agent.live.claim_steps import FOREVER, pinged
 from tests.agent.live.fake_daemon import (
     ARMED,
@@ -25,6 +25,7 @@ from tests.agent.live.fake_daemon import (
     fake_daemon,
     hold,
 )
+from tests.harness.moments import until
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from koala_agent.starter.mailbox.client import MailboxClient
 from koala_agent.starter.mailbox.layout import MESSAGE_MAX_BYTES, UP, seal, session_of
 from koala_agent.starter_link.mailbox import Mailbox
 from koala_agent.transport.local import LocalTransport
-from tests.harness.moments import moment
+from tests.harness.moments import moment, until
 
 CLAIM, SECRET = ClaimId("j1/1/0/1"), "a secret"
 LIMIT_S = 60.0
@@ -75,12 +75,6 @@ def client_of(folder: Path, secret: str = SECRET) -> tuple[MailboxClient, str]:
     mailbox = NodesMailbox(str(folder), session)
     mailbox.begin()
     return MailboxClient(mailbox, session, secret), session
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():
-            await moment()
 
 
 async def heard(client: MailboxClient, data: bytes) -> None:

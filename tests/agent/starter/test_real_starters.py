@@ -21,9 +21,9 @@ from koala_agent.claims.settings import LeaseTimes
 from koala_agent.placeholders.cleanup import remove_all
 from koala_agent.placeholders.logs import LogSource, read_log
 from koala_agent.placeholders.starter_installation import STARTERS
-from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_hold, a_shell_hold, a_site
 from tests.agent.watching import Ear, process_ended
+from tests.harness.moments import until
 
 pytestmark = pytest.mark.live
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -88,13 +88,6 @@ def holder_of(settings: SSHSettings) -> int:
 def kill_holder(settings: SSHSettings) -> None:
     """kill -9 of the shared connection."""
     os.kill(holder_of(settings), signal.SIGKILL)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Look at processes and files of others, which send no notice."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await moment()
 
 
 async def trouble_of(transport: SSHTransport) -> str:

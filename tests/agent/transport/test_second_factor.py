@@ -20,10 +20,9 @@ from tests.agent.transport.servers import (
     answer_of,
     kill_holder,
     trouble_of,
-    until,
 )
 from tests.cli.top.terminal import Terminal, terminal
-from tests.harness.moments import moment
+from tests.harness.moments import moment, until
 from tests.harness.second_factor import PROMPT, Codes, a_server_that_asks, attempts
 from tests.harness.ssh_server import HOST, SSHServer
 

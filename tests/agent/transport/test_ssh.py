@@ -24,8 +24,8 @@ from tests.agent.transport.servers import (
     answer_of,
     kill_holder,
     trouble_of,
-    until,
 )
+from tests.harness.moments import until
 from tests.harness.ssh_server import SSHServer, make_key
 
 pytestmark = pytest.mark.live

@@ -12,8 +12,8 @@ from koala.client import AsyncClient
 from koala_agent.lrm.gate_probe_result import FILE_NAME
 from tests.batch.systems.grids import grid_over
 from tests.batch.systems.system import System
-from tests.harness.moments import moment
-from tests.live.grid import Grid, until
+from tests.harness.moments import moment, until
+from tests.live.grid import Grid
 
 pytestmark = [pytest.mark.lrm, pytest.mark.slow]
 

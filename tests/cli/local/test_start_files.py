@@ -56,7 +56,7 @@ def test_each_template_is_valid(tmp_path: Path, kind: str) -> None:
         assert reading.spec.distinct
         assert reading.warnings == ()
     elif kind == "daemon":
-        assert read_daemon(path).listen == "0.0.0.0:7740"
+        assert read_daemon(path).daemon.listen == "0.0.0.0:7740"
     else:
         expected = "slurm" if kind == "site-mode" else kind
         assert read_agent(path).lrm.kind == expected

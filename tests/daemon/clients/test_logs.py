@@ -57,8 +57,11 @@ async def test_logs_come_from_the_agent_while_the_program_runs(tmp_path: Path) -
 
 async def test_logs_are_followed_over_a_restart_without_gap_or_double(tmp_path: Path) -> None:
     """Follow two sources; one has written nothing before the first daemon ends."""
-    config = msgspec.structs.replace(config_of(tmp_path), listen=f"127.0.0.1:{free_port()}")
-    agent = FakeAgent(config.listen, ends_at_once=False)
+    address = f"127.0.0.1:{free_port()}"
+    config = config_of(tmp_path)
+    daemon = msgspec.structs.replace(config.daemon, listen=address)
+    config = msgspec.structs.replace(config, daemon=daemon)
+    agent = FakeAgent(address, ends_at_once=False)
     agent.logs = {"stdout.0": b"first\n"}
     found = dict.fromkeys(("stdout", "stderr"), b"")
     changed = asyncio.Event()
@@ -75,7 +78,7 @@ async def test_logs_are_followed_over_a_restart_without_gap_or_double(tmp_path: 
             await changed.wait()
 
     async with (
-        AsyncClient(config.listen) as client,
+        AsyncClient(address) as client,
         asyncio.TaskGroup() as group,
         asyncio.timeout(90),
     ):

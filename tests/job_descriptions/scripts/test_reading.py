@@ -235,14 +235,15 @@ def test_other_resources_of_slurm_directives() -> None:
         "-C ib&rome --licenses=matlab:2,ansys",
         "--qos long --exclusive",
         "-N 2 --ntasks-per-node=4 --cpus-per-task=3",
-        "--reservation=course -m block:cyclic",
+        "--reservation=course --network=ib -m block:cyclic",
     )
     assert component.constraint == "ib&rome"
     assert component.licenses == (("matlab", 2), ("ansys", 1))
     assert (component.qos, component.is_exclusive) == ("long", True)
     assert (component.processors, component.hosts) == (24, 2)
     assert (component.tasks_per_host, component.cpus_per_task) == (4, 3)
-    assert component.native == "--reservation=course --distribution=block:cyclic"
+    assert component.reservation == "course"
+    assert component.native == "--network=ib --distribution=block:cyclic"
 
 
 def test_processors_and_memory_for_each_gpu() -> None:
@@ -352,25 +353,23 @@ def test_the_directives_of_its_site_count() -> None:
 
 def test_what_only_a_site_of_its_own_kind_can_do_goes_nowhere_else() -> None:
     text = "#!/bin/sh\n#SBATCH -n 4 --mem-per-cpu=1G --nice=3\n{}\ntrue\n"
-    plain, needed = text.format(""), text.format("#SBATCH --reservation=course")
+    plain, needed = text.format(""), text.format("#SBATCH --network=ib")
     assert read_script(plain, site=SLURM_SITE)[0].native == "--nice=3 --mem-per-cpu=1G"
     here, warnings = read_script(plain, site=CELL)
     assert (here.native, here.memory_min_mb) == (None, 4096)
     assert warnings == [
         "line 2, column 31: --nice is left out: it is for Slurm, and gamma has Grid Engine"
     ]
-    with pytest.raises(
-        SpecError, match="--reservation: it is for Slurm, and gamma has Grid Engine"
-    ):
+    with pytest.raises(SpecError, match="--network: it is for Slurm, and gamma has Grid Engine"):
         read_script(needed, site=CELL)
     last = read_script(needed, site=EMULATED)[1][-1]
-    assert last.endswith("--reservation is left out: it is for Slurm, and emu has no batch system")
+    assert last.endswith("--network is left out: it is for Slurm, and emu has no batch system")
     closed = ScriptSite(name="alpha", system="Slurm", takes_native=False)
     here, warnings = read_script(plain, site=closed)
     assert (here.native, here.memory_min_mb) == (None, 4096)
     assert "--nice is left out: alpha passes nothing on (lrm.native of its agent)" in warnings[0]
     assert "--mem-per-cpu only tell the size: alpha passes nothing on" in warnings[1]
-    with pytest.raises(SpecError, match="--reservation: alpha passes nothing on"):
+    with pytest.raises(SpecError, match="--network: alpha passes nothing on"):
         read_script(needed, site=closed)
 
 

@@ -12,7 +12,8 @@ from koala.core.model.values import FOREVER
 from koala.lab.papers.multiqueue.charts import CASES, EQ, LP, LS
 from koala.lab.papers.multiqueue.maxima import POLICIES
 from koala.lab.papers.multiqueue.points import Case
-from koala.lab.papers.multiqueue.simulation.runs import Setting, run
+from koala.lab.papers.multiqueue.simulation.runs import run
+from koala.lab.papers.multiqueue.simulation.setting import Setting
 from koala.lab.sim.replication import replicate
 from koala.lab.sim.saturation import is_saturated
 

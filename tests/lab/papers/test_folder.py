@@ -1,17 +1,17 @@
 """Reproductions in parts: the same bytes as one run, whatever ran where."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from threading import Event
 
 import psutil
 import pytest
 
 from tests.cli.command import environment, koala
+from tests.harness.moments import LOOK_S, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -110,7 +110,7 @@ def test_ctrl_c_ends_within_two_seconds_and_the_next_command_goes_on(tmp_path: P
     words = ("reproduce", "multiqueue", "--figure", "3", "--reps", "2", "--length", "4000")
     command = [sys.executable, "-m", "koala.cli", *words, "--store", str(store), "--out", str(out)]
     with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE) as process:
-        wait_for_lines(store, 5)
+        wait_until(lambda: count_lines(store) >= 5)
         workers = psutil.Process(process.pid).children(recursive=True)
         assert workers
         begin_s = last_s = cpu_s(process.pid)
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_within_two_seconds_and_the_next_command_goes_on(tmp_path: P
         while process.poll() is None:
             last_s = cpu_s(process.pid) or last_s
             assert last_s - begin_s < END_S
-            os.sched_yield()
+            Event().wait(LOOK_S)
         assert process.wait(60) == 130
     assert not [one for one in workers if one.is_running()]
     stored = count_lines(store)
@@ -138,10 +138,3 @@ def cpu_s(pid: int) -> float:
 
 def count_lines(store: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in store.glob("*/*.jsonl"))
-
-
-def wait_for_lines(store: Path, count: int) -> None:
-    until = time.monotonic() + 120
-    while count_lines(store) < count:
-        assert time.monotonic() < until
-        os.sched_yield()

@@ -16,7 +16,8 @@ import pytest
 
 from koala.client import AsyncClient
 from koala_agent.lrm.job_table import FILE_NAME
-from tests.live.grid import CALM, HASTY, Grid, live_grid, until
+from tests.harness.moments import until
+from tests.live.grid import CALM, HASTY, Grid, live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 

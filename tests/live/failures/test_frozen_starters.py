@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
-from tests.live.grid import CALM, Grid, live_grid, until
+from tests.harness.moments import until
+from tests.live.grid import CALM, Grid, live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.agent.accounts import BOB, a_scratch, python
-from tests.live.grid import CALM, Grid, live_grid, until
+from tests.harness.moments import until
+from tests.live.grid import CALM, Grid, live_grid
 from tests.live.test_jobs import output, run, shell
 
 INPUT = bytes(range(256)) * 4096

@@ -26,7 +26,7 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
 )
 from koala_agent.transport.interface import Answer
-from tests.live.grid import until
+from tests.harness.moments import until
 from tests.lrm.batch.dialects import CLOCK
 from tests.lrm.batch.first_claim import FIRST, NAME, said
 from tests.lrm.batch.imitated_slurm import CLAIM, Cluster

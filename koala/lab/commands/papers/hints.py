@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from math import isnan
 from pathlib import Path
 
 from koala.lab.commands.options import simulation
-from koala.lab.commands.simulation_options import Runs, write_rows
-from koala.lab.papers.hints.options import SIMULATION
-from koala.lab.papers.hints.simulation.counting import Summary, summarize
+from koala.lab.commands.simulation_options import Runs
+from koala.lab.papers.hints.simulation.counting import KINDS, LABELS, Summary, summarize
 from koala.lab.papers.hints.simulation.run import RunRecord, simulate
-from koala.lab.papers.hints.simulation.setting import Setting
+from koala.lab.papers.hints.simulation.setting import SIMULATION, Setting
+from koala.lab.sim.drawing import save
 
-KINDS = {"all": "all jobs", "io": "I/O-bound jobs", "cpu": "CPU-bound jobs"}
+WORDS = {"all": "all jobs", "io": "I/O-bound jobs", "cpu": "CPU-bound jobs"}
 COLUMNS = (
     "job",
     "class",
@@ -37,20 +39,19 @@ def hints(setting: Setting, runs: Runs) -> None:
     """
     done = runs.replicate(simulate, setting)
     found = summarize(setting, done.results)
-    runs.show(found.document(), lambda: _table(setting, found))
-    if runs.jobs_out is not None:
-        _write_jobs(setting, done.results[0], runs.jobs_out)
-    if runs.plot is not None:
-        from koala.lab.papers.hints.simulation.drawing import draw
-
-        draw(found, done.results, runs.plot)
-    runs.end(is_interrupted=done.is_interrupted)
+    runs.report(
+        found.document(),
+        lambda: _table(setting, found),
+        jobs=lambda: (COLUMNS, _rows(setting, done.results[0])),
+        draw=partial(_draw, found, done.results),
+        is_interrupted=done.is_interrupted,
+    )
 
 
 def _table(setting: Setting, found: Summary) -> str:
     metrics = found.metrics
     lines = [f"{setting.policy}: {setting.jobs} jobs, {100 * setting.io_fraction:g} % I/O-bound"]
-    for kind, words in KINDS.items():
+    for kind, words in WORDS.items():
         if metrics[f"response.{kind}"].values:
             lines.append(
                 f"{words:<16} response {metrics[f'response.{kind}']!s:>18} s, of which waiting"
@@ -69,9 +70,8 @@ def _table(setting: Setting, found: Summary) -> str:
     return "\n".join(lines)
 
 
-def _write_jobs(setting: Setting, run: RunRecord, path: Path) -> None:
-    """Write the jobs in order of arrival; empty cells: the job was never placed."""
-    rows = []
+def _rows(setting: Setting, run: RunRecord) -> Iterator[list[object]]:
+    """Yield the jobs in order of arrival; empty cells: the job was never placed."""
     for job in run.jobs:
         home = setting.sites[job.home].name
         row = [job.number + 1, "io" if job.is_io else "cpu", repr(job.submitted_at), home]
@@ -79,5 +79,26 @@ def _write_jobs(setting: Setting, run: RunRecord, path: Path) -> None:
             rates = [repr(job.mips), repr(job.booked_mbps)]
             site = setting.sites[job.site].name
             row += [repr(job.placed_at), site, *rates, repr(job.ended_at)]
-        rows.append([*row, *[""] * (len(COLUMNS) - len(row))])
-    write_rows(path, COLUMNS, rows)
+        yield [*row, *[""] * (len(COLUMNS) - len(row))]
+
+
+def _draw(found: Summary, runs: Sequence[RunRecord], path: Path) -> None:
+    """Draw the share of the jobs that ended within a time, and the utilisation of each link."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(7, 7), layout="constrained")
+    times, links = drawing.subplots(2, 1)
+    for kind, is_of in KINDS.items():
+        jobs = [job for run in runs for job in run.jobs if job.site is not None and is_of(job)]
+        if jobs:
+            times.ecdf([job.response_s for job in jobs], label=LABELS[kind])
+    times.set_xlabel("response time, s")
+    times.set_ylabel("share of the jobs")
+    times.legend(fontsize="small")
+    rows = {name: one for name, one in found.metrics.items() if name.startswith("links.")}
+    names = [name.removeprefix("links.") for name in rows]
+    bars = [one.ci95 if one.values > 1 else 0.0 for one in rows.values()]
+    links.bar(names, [one.mean for one in rows.values()], yerr=bars)
+    links.set_ylabel("share of the link that was used")
+    links.set_ylim(0, 1)
+    save(drawing, path)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from math import floor, isfinite, log10
+from functools import partial
+from math import floor, isfinite, log10, nan
 from pathlib import Path
+from typing import Any
 
 from koala.cli.render.table import columns, table
 from koala.lab.commands.options import simulation
-from koala.lab.commands.simulation_options import Runs, write_rows
-from koala.lab.papers.koala.options import SIMULATION
-from koala.lab.papers.koala.simulation.counting import Summary
-from koala.lab.papers.koala.simulation.run import run
-from koala.lab.papers.koala.simulation.setting import Group, Setting
-from koala.lab.sim.statistics import Interval
+from koala.lab.commands.simulation_options import Runs
+from koala.lab.papers.koala.simulation.run import USES, Measured, over_time, run
+from koala.lab.papers.koala.simulation.setting import OURS, SIMULATION, Group, Setting
+from koala.lab.sim.metrics import COLUMNS, MEASURES, row
+from koala.lab.sim.statistics import Interval, interval
 
 
 @simulation(SIMULATION, reps=5)
@@ -26,14 +28,76 @@ def koala(setting: Setting, runs: Runs) -> None:
     """
     done = runs.replicate(run, setting)
     found = Summary(setting, done.results)
-    runs.show(found.document(), lambda: _text(found))
-    if runs.jobs_out is not None:
-        from koala.lab.sim.metrics import COLUMNS, row
+    runs.report(
+        found.document(),
+        lambda: _text(found),
+        jobs=lambda: (COLUMNS, map(row, done.results[0].jobs)),
+        draw=partial(_draw, found),
+        is_interrupted=done.is_interrupted,
+    )
 
-        write_rows(runs.jobs_out, COLUMNS, (row(job) for job in done.results[0].jobs))
-    if runs.plot is not None:
-        _draw(found, runs.plot)
-    runs.end(is_interrupted=done.is_interrupted)
+
+class Summary:
+    """Means with intervals over replications."""
+
+    def __init__(self, setting: Setting, runs: Sequence[Measured]) -> None:
+        self.setting = setting
+        self.runs = tuple(runs)
+
+    def value(self, name: str) -> Interval:
+        """A figure by its name in `Measured.values`."""
+        return interval([run.values[name] for run in self.runs])
+
+    def measure(self, name: str, group: Group | None = None) -> Interval:
+        """A measure of a group of jobs."""
+        return self.value(f"{name}.{group or 'all'}")
+
+    def over_time(self) -> list[dict[str, Any]]:
+        """Utilisation in percent by the minute at which a bin begins, over the runs that last so
+        long (KOALA, figure 2)."""
+        bins = max((len(run.spans) for run in self.runs), default=0)
+        minutes = [index * self.setting.bin_s / 60 for index in range(bins)]
+        return [
+            {
+                "minute": minute,
+                **{
+                    use: interval(
+                        [run.values.get(over_time(use, minute), nan) for run in self.runs]
+                    ).document()
+                    for use in USES
+                },
+            }
+            for minute in minutes
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """Return the summary as plain data."""
+        return {
+            "setting": self.setting.document(),
+            "ours": OURS,
+            "seeds": [run.seed for run in self.runs],
+            "unfinished": self.value("unfinished").document(),
+            "makespan_s": self.value("makespan_s").document(),
+            "utilization": {
+                **{
+                    period: {
+                        use: self.value(f"utilization.{period}.{use}").document() for use in USES
+                    }
+                    for period in ("arrivals", "whole")
+                },
+                "over_time": self.over_time(),
+            },
+            "groups": [self._group(group) for group in self.setting.groups],
+        }
+
+    def _group(self, group: Group) -> dict[str, Any]:
+        return {
+            "group": str(group),
+            "processors": group.processors,
+            "components": group.components,
+            "priority": group.priority,
+            **{name: self.measure(name, group).document() for name in MEASURES},
+        }
 
 
 def _draw(found: Summary, path: Path) -> None:
@@ -56,7 +120,7 @@ def _draw(found: Summary, path: Path) -> None:
     picture(panels, "KOALA's experiment", results, (path,))
 
 
-MEASURES = {
+SHOWN = {
     "jobs": ">jobs",
     "failures_percent": ">failures %",
     "coallocated_percent": ">co-allocated %",
@@ -69,12 +133,12 @@ MEASURES = {
 
 def _text(found: Summary) -> str:
     rows = [
-        [_name(group), *(_cell(found.measure(name, group)) for name in MEASURES)]
+        [_name(group), *(_cell(found.measure(name, group)) for name in SHOWN)]
         for group in found.setting.groups
         if (group.processors is None) == (group.components is None)
     ]
     lines = [
-        table(columns("job size (components)", *MEASURES.values()), rows),
+        table(columns("job size (components)", *SHOWN.values()), rows),
         "",
         *(
             f"{words:<32} {_cell(found.value(name))} {unit}".rstrip()

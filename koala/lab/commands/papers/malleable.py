@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 from koala.cli.render.table import columns, table
 from koala.lab.commands.options import simulation
-from koala.lab.commands.simulation_options import Runs, write_rows
-from koala.lab.papers.malleable.simulation.counting import document, summarize
-from koala.lab.papers.malleable.simulation.run import run
+from koala.lab.commands.simulation_options import Runs
+from koala.lab.papers.malleable.simulation.run import Measured, groups, run, size_of
 from koala.lab.papers.malleable.simulation.setting import SIMULATION, Setting
-from koala.lab.sim.statistics import Interval
+from koala.lab.sim.drawing import save
+from koala.lab.sim.metrics import COLUMNS, row
+from koala.lab.sim.statistics import Interval, intervals
 
 GROUPS = {
     "all": "all jobs",
@@ -34,21 +40,30 @@ def malleable(setting: Setting, runs: Runs) -> None:
     writes the jobs of the first replication.
     """
     done = runs.replicate(run, setting)
-    found = summarize(done.results)
     seeds = [one.seed for one in done.results]
-    runs.show(document(setting, found, seeds), lambda: _text(setting, found, len(seeds)))
-    if runs.jobs_out is not None:
-        from koala.lab.papers.malleable.simulation.run import size_of
-        from koala.lab.sim.metrics import COLUMNS, row
+    found = intervals([one.values for one in done.results], done.results[0].values)
+    runs.report(
+        {"setting": setting.document(), "seeds": seeds, **_nested(found)},
+        lambda: _text(setting, found, len(seeds)),
+        jobs=lambda: (
+            (*COLUMNS, "mean_processors"),
+            ([*row(job), size_of(job)] for job in done.results[0].jobs),
+        ),
+        draw=partial(_draw, done.results),
+        is_interrupted=done.is_interrupted,
+    )
 
-        jobs = done.results[0].jobs
-        rows = ([*row(job), size_of(job)] for job in jobs)
-        write_rows(runs.jobs_out, (*COLUMNS, "mean_processors"), rows)
-    if runs.plot is not None:
-        from koala.lab.papers.malleable.simulation.drawing import draw
 
-        draw(done.results, runs.plot)
-    runs.end(is_interrupted=done.is_interrupted)
+def _nested(found: Mapping[str, Interval]) -> dict[str, Any]:
+    """Return the means as plain data, those of groups by measure."""
+    nested: dict[str, Any] = {}
+    for name, mean in found.items():
+        measure, _, group = name.partition(".")
+        if group:
+            nested.setdefault(measure, {})[group] = mean.document()
+        else:
+            nested[measure] = mean.document()
+    return nested
 
 
 def _text(setting: Setting, found: dict[str, Interval], count: int) -> str:
@@ -65,3 +80,23 @@ def _text(setting: Setting, found: dict[str, Interval], count: int) -> str:
             f"Means of {count} runs with 95 % confidence intervals." if count > 1 else "One run.",
         ]
     )
+
+
+def _draw(runs: Sequence[Measured], path: Path) -> None:
+    """Draw the share of the jobs that ended within a time, and of those with at most so many
+    processors in the mean."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(7, 7), layout="constrained")
+    times, sizes = drawing.subplots(2, 1)
+    for group in ("ft", "gadget", "rigid"):
+        jobs = [job for run in runs for job in groups(run.jobs)[group]]
+        if jobs:
+            times.ecdf([job.response_s or 0.0 for job in jobs], label=GROUPS[group])
+            sizes.ecdf([size_of(job) for job in jobs], label=GROUPS[group])
+    times.set_xlabel("response time, s")
+    sizes.set_xlabel("mean processors while it ran")
+    for axes in (times, sizes):
+        axes.set_ylabel("share of the jobs")
+        axes.legend(fontsize="small")
+    save(drawing, path)

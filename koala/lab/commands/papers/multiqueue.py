@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from math import isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,16 +15,22 @@ from koala.cli.render.table import columns, table
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
 from koala.lab.commands.options import simulation
-from koala.lab.commands.simulation_options import INTERRUPTED, Runs, check_outputs, write_rows
-from koala.lab.papers.multiqueue.options import SIMULATION
+from koala.lab.commands.simulation_options import INTERRUPTED, Runs, check_outputs
 from koala.lab.papers.multiqueue.simulation.counting import (
     SimulatedPoint,
     items_of,
     points_of,
     run_item,
 )
-from koala.lab.papers.multiqueue.simulation.runs import KINDS, Setting
+from koala.lab.papers.multiqueue.simulation.runs import KINDS
+from koala.lab.papers.multiqueue.simulation.setting import SIMULATION, Setting
 from koala.lab.sim.campaign.execution import replicate_on
+from koala.lab.sim.drawing import COLOURS, STYLE, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HEADER = ("job", "arrival", "start", "end", "queue", "components", "sizes", "sites")
 
 
 @simulation(SIMULATION, reps=5)
@@ -48,17 +57,13 @@ def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
         raise click.exceptions.Exit(INTERRUPTED)
     runs.replaced.extend(campaign.replaced)
     documents = [point.document() for point in points]
-    runs.show(
+    runs.report(
         documents[0] if len(settings) == 1 else {"points": documents},
         lambda: _text(points[0]) if len(settings) == 1 else _table(points),
+        jobs=lambda: (HEADER, _rows(points[0])),
+        draw=partial(_draw, points),
+        is_interrupted=campaign.is_interrupted,
     )
-    if runs.jobs_out is not None:
-        _write_jobs(points[0], runs.jobs_out)
-    if runs.plot is not None:
-        from koala.lab.papers.multiqueue.simulation.drawing import draw
-
-        draw(points, runs.plot)
-    runs.end(is_interrupted=campaign.is_interrupted)
 
 
 def _table(points: Sequence[SimulatedPoint]) -> str:
@@ -99,11 +104,10 @@ def _text(point: SimulatedPoint) -> str:
     return "\n".join(lines)
 
 
-def _write_jobs(point: SimulatedPoint, path: Path) -> None:
-    """Write the counted jobs of the first replication, in order of arrival."""
-    header = ("job", "arrival", "start", "end", "queue", "components", "sizes", "sites")
-    rows = (
-        (
+def _rows(point: SimulatedPoint) -> Iterator[tuple[object, ...]]:
+    """Yield the counted jobs of the first replication, in order of arrival."""
+    for number, job, queue, at, placed in point.jobs:
+        yield (
             number + 1,
             repr(job.at),
             repr(at),
@@ -113,6 +117,57 @@ def _write_jobs(point: SimulatedPoint, path: Path) -> None:
             " ".join(map(str, job.sizes)),
             " ".join(str(site + 1) for site in placed),
         )
-        for number, job, queue, at, placed in point.jobs
-    )
-    write_rows(path, header, rows)
+
+
+def _draw(points: Sequence[SimulatedPoint], path: Path) -> None:
+    """Draw lines over the load where there are several, else bars by kind."""
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    with style.context(STYLE, after_reset=True):
+        drawing = Figure(figsize=(7, 4), layout="constrained")
+        axes = drawing.add_subplot()
+        if len({point.setting.utilization for point in points}) > 1:
+            _draw_lines(axes, points)
+        else:
+            _draw_bars(axes, points)
+        axes.set_ylabel("mean response time")
+        axes.set_ylim(bottom=0)
+        axes.legend()
+        save(drawing, path)
+
+
+def _draw_lines(axes: Axes, points: Sequence[SimulatedPoint]) -> None:
+    """Draw a line for each policy; it ends where the system is saturated."""
+    for index, policy in enumerate(dict.fromkeys(point.setting.policy for point in points)):
+        mine = [p for p in points if p.setting.policy == policy and not p.is_saturated]
+        found = [point.response("all") for point in mine]
+        axes.errorbar(
+            [point.setting.utilization for point in mine],
+            [one.mean for one in found],
+            yerr=[one.ci95 if isfinite(one.ci95) else 0.0 for one in found],
+            label=policy,
+            color=COLOURS[index % len(COLOURS)],
+            linestyle=("-", "--", ":")[index // len(COLOURS) % 3],
+            marker="o",
+            markersize=2.5,
+            capsize=1.5,
+        )
+    axes.set_xlabel("offered gross utilization")
+
+
+def _draw_bars(axes: Axes, points: Sequence[SimulatedPoint]) -> None:
+    """Draw a group of bars for each policy, one for each kind of job."""
+    share = 0.8 / len(KINDS)
+    for index, kind in enumerate(KINDS):
+        found = [point.response(kind) for point in points]
+        axes.bar(
+            [place + (index - 2) * share for place in range(len(points))],
+            [one.mean if isfinite(one.mean) else 0.0 for one in found],
+            width=share,
+            yerr=[one.ci95 if isfinite(one.ci95) else 0.0 for one in found],
+            label=kind,
+            color=COLOURS[index],
+        )
+    names = [f"{p.setting.policy}{' SAT' if p.is_saturated else ''}" for p in points]
+    axes.set_xticks(range(len(points)), names)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
 from koala.lab.commands.options import simulation
 from koala.lab.commands.simulation_options import Runs
-from koala.lab.papers.synchronous.simulation.counting import Outcome, Summary, summarize
+from koala.lab.papers.synchronous.simulation.counting import Outcome, Summary, Tally, summarize
 from koala.lab.papers.synchronous.simulation.run import simulate
 from koala.lab.papers.synchronous.simulation.setting import SIMULATION, Setting
+from koala.lab.sim.drawing import save
 
 WORDS = {
     "skew_eq2": ("skew by equation (2), mean over cycles", "s"),
@@ -30,12 +35,12 @@ def sq(setting: Setting, runs: Runs) -> None:
     """
     done = runs.replicate(simulate, setting, columns=Outcome._fields)
     found, count = summarize(done.results), len(done.finished)
-    runs.show({**found.document(), "replications": count}, lambda: _table(found, count))
-    if runs.plot is not None:
-        from koala.lab.papers.synchronous.simulation.drawing import draw
-
-        draw(done.results, runs.plot)
-    runs.end(is_interrupted=done.is_interrupted)
+    runs.report(
+        {**found.document(), "replications": count},
+        lambda: _table(found, count),
+        draw=partial(_draw, done.results),
+        is_interrupted=done.is_interrupted,
+    )
 
 
 def _table(found: Summary, replications: int) -> str:
@@ -48,3 +53,34 @@ def _table(found: Summary, replications: int) -> str:
         f" 95 % confidence intervals over {replications} replications"
     )
     return "\n".join(lines)
+
+
+def _draw(runs: Sequence[Tally], path: Path) -> None:
+    """Draw skews and ratios of each replication."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(7, 5), layout="constrained")
+    skews, ratios = drawing.subplots(1, 2)
+    for axes, names, label in (
+        (skews, {"skew_eq2": "equation (2)", "skew_finish": "finish times"}, "skew, seconds"),
+        (
+            ratios,
+            {
+                "qos_conformance": "conformance",
+                "effective_cycles": "effective cycles",
+                "acceptance_ratio": "acceptance",
+            },
+            "ratio",
+        ),
+    ):
+        for place, name in enumerate(names):
+            values = [run[name] for run in runs]
+            mean = sum(values) / len(values)
+            axes.bar(place, mean, width=0.6, color="#4477aa", alpha=0.5)
+            axes.plot([place] * len(values), values, "o", color="#4477aa", markersize=4)
+        axes.set_xticks(range(len(names)), list(names.values()), rotation=20)
+        axes.set_ylabel(label)
+        axes.set_ylim(bottom=0)
+    ratios.set_ylim(0, 1.05)
+    drawing.suptitle("Bars: mean; points: replications", fontsize=9)
+    save(drawing, path)

@@ -9,23 +9,12 @@
 from koala.lab.papers.deadlines.claims import SENTENCES, same_loads
 from koala.lab.papers.deadlines.figures import FIGURES
 from koala.lab.papers.deadlines.points import LEVELS, READINGS, run
-from koala.lab.papers.paper import Paper
-from koala.lab.sim.runs import Effort
 
-PAPER = Paper(
-    name="deadlines",
-    title="Simulating grid schedulers with deadlines and co-allocation",
+PAPER = SENTENCES.paper(
     run=run,
-    length_unit="seconds",
-    efforts={
-        "quick": Effort(name="quick", replications=10, length=200_000.0, levels=LEVELS),
-        "full": Effort(name="full", replications=20, length=3_000_000.0, levels=LEVELS),
-    },
     figures=FIGURES,
-    claims=SENTENCES.claims,
+    tested_at=LEVELS,
     readings=READINGS,
     readings_at={one: same_loads(one) for one in READINGS},
-    untestable=SENTENCES.untestable,
-    **SENTENCES.texts,
     diverging=("local_response",),
 )

@@ -1,6 +1,6 @@
 """The KOALA paper: figures 1 to 5 and its claims.
 
-- `simulation`: the model; `options` of its command.
+- `simulation`: the model, and in `setting` its options.
 - `points`: the runs.
 - `sentences.toml`: the claims of the text, with their tests; `claims` reads them.
 - `figures`: the figures.
@@ -10,24 +10,14 @@ from koala.lab.papers.koala.claims import SENTENCES
 from koala.lab.papers.koala.figures import figures, time_line
 from koala.lab.papers.koala.points import BUSY, EXPERIMENT, LIGHT, MIDDLE, READINGS, run
 from koala.lab.papers.koala.simulation.setting import OURS
-from koala.lab.papers.paper import Paper
-from koala.lab.sim.runs import ANY, Effort
+from koala.lab.sim.runs import ANY
 
-PAPER = Paper(
-    name="koala",
-    title="KOALA: co-allocation over several clusters, with incremental claiming",
+PAPER = SENTENCES.paper(
     run=run,
-    length_unit="jobs",
-    efforts={
-        "quick": Effort(name="quick", replications=7, length=500, levels=(ANY, LIGHT, BUSY)),
-        "full": Effort(name="full", replications=20, length=500, levels=(ANY, LIGHT, MIDDLE, BUSY)),
-    },
     figures=(time_line(EXPERIMENT), *figures(EXPERIMENT)),
-    claims=SENTENCES.claims,
+    tested_at={"quick": (ANY, LIGHT, BUSY), "full": (ANY, LIGHT, MIDDLE, BUSY)},
     readings=READINGS,
     are_readings_quick=False,
-    untestable=SENTENCES.untestable,
-    **SENTENCES.texts,
     ours="The paper prints none of these; what is ours, and why:\n\n"
     + "\n".join(f"- {name}: {why}." for name, why in OURS.items()),
 )

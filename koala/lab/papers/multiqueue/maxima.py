@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koala.lab.papers.multiqueue.points import Case
+from koala.lab.rows import markdown
 
 POLICIES = (
     *("GS", "LS-OR", "LS-RD", "LS-RO", "LS-DO", "GP"),
@@ -40,16 +41,10 @@ MAXIMA = {
 def table_1(cases: Sequence[Case]) -> str:
     """Format these cases with the maximal utilisations of the policies, as Markdown."""
     columns = tuple(MAXIMA[cases[0].mix, True])
-    lines = [
-        "| case | balanced | " + " | ".join(columns) + " |",
-        "| --- | --- |" + " --: |" * len(columns),
-    ]
-    lines += [_row(case, columns) for case in cases]
-    return "\n".join(lines)
-
-
-def _row(case: Case, columns: tuple[str, ...]) -> str:
-    found = MAXIMA[case.mix, case.is_balanced]
-    cells = [f"{found[policy]:.3f}" if policy in found else "" for policy in columns]
-    balanced = "yes" if case.is_balanced else "no"
-    return f"| {','.join(map(str, case.mix))} | {balanced} | {' | '.join(cells)} |"
+    rows = []
+    for case in cases:
+        found = MAXIMA[case.mix, case.is_balanced]
+        cells = [f"{found[policy]:.3f}" if policy in found else "" for policy in columns]
+        balanced = "yes" if case.is_balanced else "no"
+        rows.append([",".join(map(str, case.mix)), balanced, *cells])
+    return markdown(("case", "balanced", *columns), rows, are_numbers=True)

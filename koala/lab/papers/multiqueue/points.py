@@ -9,6 +9,7 @@ from statistics import fmean
 
 from koala.lab.papers.multiqueue.simulation import runs
 from koala.lab.papers.multiqueue.simulation.model import Started
+from koala.lab.papers.multiqueue.simulation.setting import Setting
 from koala.lab.sim.runs import Outcome, Run
 from koala.lab.sim.saturation import Trend, is_saturated
 from koala.lab.sim.statistics import mean
@@ -70,7 +71,7 @@ def run(one: Run) -> Outcome:
         raise TypeError(message)
     jobs = round(point.length * one.effort.length)
     found = runs.run(
-        runs.Setting(
+        Setting(
             policy=point.policy,
             mix=point.case.mix,
             split=point.case.split,

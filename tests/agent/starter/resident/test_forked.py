@@ -36,9 +36,9 @@ from koala_agent.lrm.emulated.process_trees import ProcessTrees, Usage
 from koala_agent.lrm.emulated.resident_starters import ResidentStarters
 from koala_agent.lrm.job_table import Alive, JobRow, JobTable, Leaving, Starting
 from koala_agent.lrm.local_manager import Ended, Placeholder
-from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, boot_now, own_claim
 from tests.agent.watching import Ear, process_ended
+from tests.harness.moments import until
 from tests.lrm.harness import find_by_claim
 
 pytestmark = pytest.mark.live

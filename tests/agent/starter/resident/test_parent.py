@@ -26,9 +26,9 @@ from koala_agent.lrm.local_manager import EndCause, Placeholder, Queued
 from koala_agent.starter.process_tree import started_at
 from koala_agent.starter.procfs import pids
 from koala_agent.starter.resident.forked import take_launch
-from tests.agent.live.agent_process import until
 from tests.agent.site import Site, a_shell_hold, a_site, boot_now, own_claim
 from tests.agent.watching import Ear, process_ended
+from tests.harness.moments import until
 from tests.lrm.harness import find_by_claim, reap
 
 pytestmark = pytest.mark.live

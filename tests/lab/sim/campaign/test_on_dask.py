@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +19,7 @@ from koala.lab.sim.campaign import on_dask
 from koala.lab.sim.campaign.records import FinishedRun
 from koala.lab.sim.runs import Outcome
 from tests.cli.command import environment, koala, koala_here
+from tests.harness.moments import wait_until
 from tests.harness.ports import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
@@ -40,13 +39,6 @@ metric = "response.all"
 over = "policy"
 baseline = "GP"
 """
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < end
-        os.sched_yield()
 
 
 @contextmanager
@@ -77,14 +69,14 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         words = ("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0")
         more = ("--no-dashboard", "--scheduler-file", str(place))
         scheduler = stack.enter_context(process(*words, *more, folder=tmp_path))
-        until(lambda: place.exists() and place.read_text().endswith("}"))
+        wait_until(lambda: place.exists() and place.read_text().endswith("}"))
         address = json.loads(place.read_text())["address"].removeprefix("tcp://")
         worker = ("distributed.cli.dask_worker", f"tcp://{address}", "--nthreads", "1")
         workers = [
             stack.enter_context(process(*worker, "--no-nanny", "--no-dashboard", folder=tmp_path))
             for _ in range(2)
         ]
-        until(lambda: _workers(address) == 2)
+        wait_until(lambda: _workers(address) == 2)
         yield Cluster(address, scheduler, workers)
 
 
@@ -157,7 +149,7 @@ def swept(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as there:
-        until(lambda: there.poll() is not None or count_lines(store) >= 2)
+        wait_until(lambda: there.poll() is not None or count_lines(store) >= 2)
         killed.kill()
         _, told = there.communicate(timeout=LIMIT_S)
     return there.returncode, told.decode()

@@ -1,15 +1,43 @@
-"""Parameters of a run of the hints paper's simulation (Hints 3, 5)."""
+"""Parameters of a run of the hints paper's simulation (Hints 3, 5). A file may describe the grid:
+
+
+vpn_mbps = 6.0                    # between each two sites, both directions together ...
+[sites.delft]
+mips = 3000.0                     # processing power
+slice_mips = 1200.0               # most of it for one job; all of it when not given
+slots = 4                         # most jobs at a time
+link_mbps = 12.0                  # between its processors and its storage
+storage_mb = 1e6                  # no limit when not given
+[vpn.delft]
+leiden = 10.0                     # ... but these
+"""
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from koala.common.runtime.option_values import Bounds, pair
+from koala.common.runtime.paths import written_text
 from koala.core.model.grid import Demand
 from koala.core.model.values import Seconds
-from koala.lab.sim.options import JOBS_MAX, number, policy, require, require_declared, text
+from koala.errors import ConfigError
+from koala.lab.sim.options import (
+    JOBS_MAX,
+    Declared,
+    Option,
+    number,
+    policy,
+    require,
+    require_declared,
+    text,
+)
 
 MBPS = 125_000.0
 """A megabit a second in bytes a second."""
@@ -164,3 +192,78 @@ def _check_site(site: SiteSetting) -> None:
     require(site.slots >= 1, f"{place}.slots", site.slots, "1 or more")
     require(0 < site.link_mbps < inf, f"{place}.link_mbps", site.link_mbps, "more than 0")
     require(site.storage_mb >= 0, f"{place}.storage_mb", site.storage_mb, "0 or more")
+
+
+class _Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    mips: float
+    slice_mips: float | None = None
+    slots: int
+    link_mbps: float
+    storage_mb: float = inf
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    sites: dict[str, _Site]
+    vpn_mbps: float = 6.0
+    vpn: dict[str, dict[str, float]] = {}
+
+
+Grid = tuple[tuple[SiteSetting, ...], float, tuple[tuple[str, str, float], ...]]
+"""Sites, Mb/s between each two of them, and exceptions."""
+
+
+def _given(site: _Site) -> dict[str, Any]:
+    return {
+        name: value for name, value in msgspec.structs.asdict(site).items() if value is not None
+    }
+
+
+def read_grid(path: Path) -> Grid:
+    """Read the grid of a file. Raises ConfigError."""
+    try:
+        tree = tomllib.loads(written_text(path))
+        file = msgspec.convert(tree, _File)
+    except (ValueError, RecursionError) as error:  # of TOML, or of its numbers and depth
+        raise ConfigError(f"{path}: not TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    sites = tuple(
+        SiteSetting(name=name, **({"slice_mips": site.mips} | _given(site)))
+        for name, site in file.sites.items()
+    )
+    vpns = tuple(
+        (start, end, mbps) for start, ends in file.vpn.items() for end, mbps in ends.items()
+    )
+    return sites, file.vpn_mbps, vpns
+
+
+GRID = {
+    "grid": Option(
+        default=None,
+        kind="file",
+        metavar="FILE.toml",
+        help="Sites and links (docs/simulation.md).",
+        unset="three sites",
+    ),
+    "vpn_mbps": Option(
+        default=None,
+        kind="number",
+        name="vpn",
+        help="Bandwidth between each two sites.",
+        metavar="MBIT/S",
+        bounds=Bounds(above=0),
+        unset="6, or as in the grid file",
+    ),
+}
+
+
+def _setting(*, grid: Path | None, vpn_mbps: float | None, **values: Any) -> Setting:  # noqa: ANN401
+    if grid is not None:
+        sites, of_file_mbps, vpns = read_grid(grid)
+        values |= {"sites": sites, "vpn_mbps": of_file_mbps, "vpns": vpns}
+    if vpn_mbps is not None:
+        values |= {"vpn_mbps": vpn_mbps, "vpns": ()}
+    return Setting(**values)
+
+
+SIMULATION = Declared.of(Setting, make=_setting, more=GRID)

@@ -2,5 +2,5 @@
 the regular load of its users beside them, while sites fail.
 
 `setting` holds every parameter and says which values are ours, `arrivals` draws jobs and local
-users from a seed, `run` makes one run and measures it, `counting` puts replications together.
+users from a seed, `run` makes one run and measures it.
 """

@@ -18,7 +18,9 @@ from koala.core.model.parameters import BOUNDS, NAMES, PAPER, WORDS, Parameters
 from koala.core.model.values import Instant, Seconds, SiteName
 from koala.lab.sim.options import (
     JOBS_MAX,
+    Declared,
     Option,
+    declared,
     flag,
     number,
     policy,
@@ -165,8 +167,24 @@ class Setting:
         7200.0, "Time with regular users alone before the first job.", bounds=Bounds(low=0)
     )
     # what fails (KOALA 4.3, 5.2); one probability for all sites, or one for each
-    claim_errs: tuple[float, ...] = (*(CLAIM_ERRS,) * 3, CLAIM_ERRS_BAD)
-    component_fails: tuple[float, ...] = (*(COMPONENT_FAILS,) * 3, COMPONENT_FAILS_BAD)
+    claim_errs: tuple[float, ...] = declared(
+        (*(CLAIM_ERRS,) * 3, CLAIM_ERRS_BAD),
+        Option(
+            default=None,
+            help="Probability that a claim errs: at every site, or at each.",
+            metavar="FRACTION,...",
+            unset="0.01, and 0.1 at the lost site",
+        ),
+    )
+    component_fails: tuple[float, ...] = declared(
+        (*(COMPONENT_FAILS,) * 3, COMPONENT_FAILS_BAD),
+        Option(
+            default=None,
+            help="Probability that a running component is lost, likewise.",
+            metavar="FRACTION,...",
+            unset="0.06, and 0.2 at the lost site",
+        ),
+    )
     # the scheduler (KOALA 4)
     placement: str = policy(
         "CF", "placement", "Placement policy; CF is Close-to-Files, WF Worst-Fit:"
@@ -316,3 +334,23 @@ OURS: dict[str, str] = {
     " only components that end well reset the count",
 }
 """Values that are not in the paper, with the reason for each."""
+
+
+def _setting(**values: Any) -> Setting:  # noqa: ANN401
+    """Make the setting; the parameters of the scheduler, and rates at the lost site, are not its
+    fields."""
+    limits = {name: values.pop(name) for name in SCHEDULER}
+    limits["claim_fraction_min"] = min(limits["claim_fraction_min"], limits["claim_fraction"])
+    for name, rate, bad_rate in (
+        ("claim_errs", CLAIM_ERRS, CLAIM_ERRS_BAD),
+        ("component_fails", COMPONENT_FAILS, COMPONENT_FAILS_BAD),
+    ):
+        if values[name] is None:
+            count, lost = len(values["sites"]), values["lost_site"]
+            values[name] = tuple(bad_rate if n == lost else rate for n in range(1, count + 1))
+        else:
+            values[name] = numbers(name.replace("_", "-"), values[name])
+    return Setting(parameters=replace(PARAMETERS, **limits), **values)
+
+
+SIMULATION = Declared.of(Setting, make=_setting, more=SCHEDULER)

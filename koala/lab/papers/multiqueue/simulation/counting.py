@@ -8,7 +8,8 @@ from math import isfinite
 from typing import Any
 
 from koala.lab.papers.multiqueue.simulation.model import Started
-from koala.lab.papers.multiqueue.simulation.runs import KINDS, Run, Setting, run
+from koala.lab.papers.multiqueue.simulation.runs import KINDS, Run, run
+from koala.lab.papers.multiqueue.simulation.setting import Setting
 from koala.lab.sim.saturation import is_saturated
 from koala.lab.sim.statistics import Interval, interval
 

@@ -12,7 +12,8 @@ import pytest
 
 from koala.lab.papers.multiqueue.simulation.arrivals import service_times
 from koala.lab.papers.multiqueue.simulation.counting import SimulatedPoint
-from koala.lab.papers.multiqueue.simulation.runs import Setting, run
+from koala.lab.papers.multiqueue.simulation.runs import run
+from koala.lab.papers.multiqueue.simulation.setting import Setting
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
 

@@ -24,7 +24,7 @@ from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.lab.papers.multiqueue.simulation.arrivals import StreamJob
 from koala.lab.papers.multiqueue.simulation.model import Started, System
-from koala.lab.papers.multiqueue.simulation.runs import Setting
+from koala.lab.papers.multiqueue.simulation.setting import Setting
 from koala.policies import chosen
 from koala.policies.queueing.multiqueue import DISCIPLINES
 
