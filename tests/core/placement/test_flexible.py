@@ -87,7 +87,9 @@ def test_without_room_for_a_refused_share_the_whole_job_is_split_anew(script: Sc
     """Claims of the older attempt, which had more components, are stopped."""
     grid(script, a=8, b=8, c=8).tell(a_flexible_job("j1", 24, parts_max=3))
     assert shape(script, "j1") == [("a", 8), ("b", 8), ("c", 8)]
-    script.grant("j1/1/0/1", "j1/1/1/1").refuse("j1/1/2/1")
+    script.grant("j1/1/0/1", "j1/1/1/1").tell(a_site("d", 5), a_site("e", 4))
+    script.refuse("j1/1/2/1")
+    assert "anew" not in script.story("j1")
     script.drop().tell(a_site("d", 30)).at(300)
     assert script.job("j1").attempts > 1, script.story("j1")
     assert ("d", 24) in shape(script, "j1")
