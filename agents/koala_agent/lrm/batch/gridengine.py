@@ -58,7 +58,6 @@ from koala_agent.lrm.dialect import (
     Limits,
     QueueRow,
     check_status,
-    check_word,
     honoured,
     is_count,
     user_hold,
@@ -116,13 +115,6 @@ shift
 exec qrsub -a "$at" "$@"
 """
 """$1 is the begin in seconds since the epoch, as the cell wants its own clock; then options."""
-
-AR_NUMBER = re.compile("[0-9]{1,15}")
-NAMED = """\
-date "+%FT%T %s" && exec qrstat -xml -ar "$1"
-"""
-"""$1 is the number of an advance reservation. Its begin is in the cell's own clock, like the first
-line."""
 
 REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
 """Messages of qsub for a request that the cell refuses; the site works."""
@@ -445,19 +437,13 @@ class GridEngine(Dialect):
         """See Dialect: a job is sorted in by its priority and its number, held or not."""
         return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
 
-    def reservation(self, name: str) -> Command:
-        """See Dialect: an advance reservation, by its number."""
-        check_word("reservation", name, AR_NUMBER, "the number of an advance one")
-        return Command(argv=("/bin/sh", "-c", NAMED, "koala-named", name))
+    def reservations(self) -> Command:
+        """See Dialect: advance reservations."""
+        return BOOKINGS
 
-    def read_reservation(self, answer: Answer) -> float:
+    def read_reservations(self, answer: Answer) -> Sequence[Booking]:
         """See Dialect."""
-        clock, _, listed = answer.out.partition("\n")
-        if "<ar_unknown>" in listed:
-            raise RequestRefusedError("qrstat: the advance reservation does not exist")
-        here, _, epoch = clock.partition(" ")
-        begin = _tree(replace(answer, out=listed), "qrstat").findtext("ar_summary/start_time")
-        return float(epoch) + (_instant(begin or "") - _instant(here)).total_seconds()
+        return [one.booking for one in _read_bookings(answer)]
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: managers, and the users of the list `arusers`."""

@@ -66,7 +66,6 @@ from koala_agent.lrm.dialect import (
     Limits,
     QueueRow,
     check_status,
-    check_word,
     honoured,
     is_count,
 )
@@ -77,12 +76,16 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
     UnclearRefusalError,
 )
-from koala_agent.starter.batch_rules import BatchRules
+from koala_agent.starter.batch_rules import BatchRules, expand_names
 from koala_agent.transport.interface import Answer, Command
 
 KEEP_S = 600.0
 """How long partitions, configuration and licences are as they were."""
 LIST = ("squeue", "-h", "-a", "-t", "all")
+BOOKED = """\
+SLURM_TIME_FORMAT=%s scontrol -o show reservation &&
+exec sinfo -h -a -N -t down,drain,draining,fail,failing -o "LOST %N"
+"""
 RESERVATIONS = Command(
     argv=("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"), keep_s=300.0
 )
@@ -127,8 +130,6 @@ HONOURED = (
     *("gpus", "gpuType", "constraint", "licenses", "exclusive", "reservation"),
 )
 """Resources of jobs that it always acts on."""
-
-RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]*")
 
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
@@ -426,18 +427,23 @@ class Slurm(Dialect):
             check_status(answer, command)
         return gates_of(config.out, ",".join(nodes.out.split()), self.options)
 
-    def reservation(self, name: str) -> Command:
+    def reservations(self) -> Command:
         """See Dialect."""
-        check_word("reservation", name, RESERVATION, "letters, digits, and _ . : + - in it")
-        return Command(argv=(*RESERVATIONS.argv, name))
+        return Command(argv=("/bin/sh", "-c", BOOKED))
 
-    def read_reservation(self, answer: Answer) -> float:
-        """See Dialect."""
-        if answer.status != 0 and "not found" in answer.out + answer.err:
-            raise RequestRefusedError(answer.complaint() or answer.out.strip())
+    def read_reservations(self, answer: Answer) -> list[Booking]:
+        """See Dialect. One of which a machine starts no jobs is in trouble."""
         check_status(answer, "scontrol")
-        found = re.search(r"StartTime=([0-9]{1,15})\b", answer.out)
-        return float(found[1]) if found is not None else 0.0
+        lost = set(re.findall(r"^LOST (\S+)", answer.out, re.MULTILINE))
+        found = []
+        for line in re.findall(r"^ReservationName=.*", answer.out, re.MULTILINE):
+            words = dict(re.findall(r"(\w+)=(\S+)", line.partition(" NodeName=")[0]))
+            gone = [name for name in expand_names(words.get("Nodes", "")) if name in lost]
+            trouble = f"its machine {gone[0]} is down or drained" if gone else ""
+            name, begin = words["ReservationName"], words.get("StartTime", "")
+            begins_at = float(begin) if is_count(begin) else 0.0
+            found.append(Booking(number=name, name=name, trouble=trouble, begins_at=begins_at))
+        return found
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: a reservation in the past, which an account with the right is refused in
@@ -461,8 +467,8 @@ class Slurm(Dialect):
             name="reservation",
             book=self._book,
             read_booked=_read_booked,
-            list=Command(argv=("scontrol", "-o", "show", "reservation")),
-            read_list=_read_bookings,
+            list=self.reservations(),
+            read_list=self.read_reservations,
             delete=lambda name: Command(argv=("scontrol", "delete", f"reservationname={name}")),
             read_deleted=_read_unbooked,
         )
@@ -495,12 +501,6 @@ def _read_booked(answer: Answer) -> str:
     if answer.status == 0 or AWAY.search(answer.err.replace("nodes are busy", "")):
         raise LocalManagerError(message, transient=True)
     raise RequestRefusedError(message)
-
-
-def _read_bookings(answer: Answer) -> list[Booking]:
-    check_status(answer, "scontrol")
-    names = re.findall(r"^ReservationName=(\S+)", answer.out, re.MULTILINE)
-    return [Booking(number=name, name=name) for name in names]
 
 
 def _read_unbooked(answer: Answer) -> None:
