@@ -17,8 +17,9 @@ RESERVATIONS = Command(
 )
 """With instants in seconds since the epoch."""
 LIST_BOOKINGS = """\
-SLURM_TIME_FORMAT=%s scontrol -o show reservation &&
-exec sinfo -h -a -N -t down,drain,draining,fail,failing -o "LOST %N"
+SLURM_TIME_FORMAT=%s scontrol -o show reservation || exit
+sinfo -h -a -N -t down,drain,fail -o "LOST %N"
+exit 0
 """
 BOOKINGS = Command(argv=("/bin/sh", "-c", LIST_BOOKINGS))
 """The same of now, then the machines that start no jobs."""
