@@ -124,7 +124,6 @@ class ClaimDriver:
             leases=self._leases,
             now=surroundings.clock(),
             boot=boot_id(),
-            wall_offset_s=surroundings.calendar() - surroundings.clock(),
             restored=restored,
             forgotten=store.forgotten(),
         )

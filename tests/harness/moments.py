@@ -8,7 +8,7 @@ from collections.abc import Callable
 from threading import Event
 
 LOOK_S = 0.05
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 
 async def moment(seconds: float = LOOK_S) -> None:

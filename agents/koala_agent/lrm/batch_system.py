@@ -10,10 +10,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from importlib.resources.abc import Traversable
+from inspect import signature
 from typing import Annotated, Any
 
 import msgspec
@@ -63,6 +64,16 @@ class DialectSettings:
     native: tuple[str, ...] = ()
     gpus: int = 0
     user: str = ""
+
+
+def made_as(kind: Callable[..., Dialect]) -> Callable[[LRMTable, DialectSettings], Dialect]:
+    """Return the maker of a dialect whose fields are keys of its table, or settings of the site."""
+
+    def make(table: LRMTable, site: DialectSettings) -> Dialect:
+        given = msgspec.structs.asdict(table) | asdict(site)
+        return kind(**{name: given[name] for name in signature(kind).parameters})
+
+    return make
 
 
 Check = Callable[[Any, CommandRunner], Awaitable[None]]
