@@ -17,7 +17,7 @@ Layers; a module imports only from its own layer or from a layer above it in thi
     state        the whole state, and the few functions that write it
     queries      read-only questions about the state
     allowances   what users and groups may have, and what their placed jobs have
-    sites        views of sites for policies, windows of claims; `circuit_breaker`: their rests;
+    sites        views of sites for policies, windows of claims, the circuit breaker;
                  `ticket_sites` those in whose queues a component waits
     stated_starts  expected starts of claims as sites told them, and how well they were met
     resources    GPUs, features and memory that a component needs; `feasibility` on an empty grid

@@ -12,7 +12,6 @@ from typing import cast
 from msgspec.structs import asdict, replace
 
 from koala.common.protocol.messages import Queue, SiteResources
-from koala.core.circuit_breaker import is_resting
 from koala.core.model.grid import Site
 from koala.core.model.job import (
     Attempt,
@@ -32,6 +31,7 @@ from koala.core.model.replicas import Transfer
 from koala.core.model.values import FOREVER, Instant, JobId, Seconds, SiteName
 from koala.core.pipeline.claiming_schedule import tries_left
 from koala.core.queries import claim_of
+from koala.core.sites import is_resting
 from koala.core.state import State
 from koala.views.accounting import claim_costs
 from koala.views.expected import expected_start

@@ -13,13 +13,13 @@
 
 from __future__ import annotations
 
-from koala.core.circuit_breaker import record_error, record_launch_failure, reset_errors
 from koala.core.model.charges import Refusal, Trouble
 from koala.core.model.claim import Claim
 from koala.core.model.grid import GridView, Site
 from koala.core.model.job import SITE_FAULTS, ClaimEnd, EndKind, Job, Placing
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant, JobId, SiteName
+from koala.core.sites import record_error, record_launch_failure, reset_errors
 from koala.core.state import State
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from koala.common.protocol.limits import ENDLESS_S
-from koala.core.circuit_breaker import reset_errors
 from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer
 from koala.core.model.charges import Trouble
@@ -19,7 +18,7 @@ from koala.core.pipeline.resizing.growth import advance_growth, lose_addition
 from koala.core.pipeline.start_barrier import advance_start
 from koala.core.pipeline.tickets import leave_silent_site, leave_without_files, on_starts_told
 from koala.core.queries import claims_of, copies_under_way, live_attempt
-from koala.core.sites import note_report
+from koala.core.sites import note_report, reset_errors
 from koala.core.state import State
 
 

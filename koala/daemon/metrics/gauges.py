@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from koala.common.metrics import declarations as m
 from koala.common.metrics.readings import Readings
 from koala.common.runtime.disk_space import DiskSpace
-from koala.core.circuit_breaker import is_resting
 from koala.core.model.claim import Claim
 from koala.core.model.grid import Site
 from koala.core.model.placement_queues import queue_label, queued_at
 from koala.core.model.values import Instant, SiteName
 from koala.core.scheduler import Scheduler
-from koala.core.sites import is_usable
+from koala.core.sites import is_resting, is_usable
 from koala.daemon.agents.connections import SiteSessions
 from koala.daemon.agents.registry import AgentRegistry
 from koala.daemon.agents.starter_requests import StarterRequests

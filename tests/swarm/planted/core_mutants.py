@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from koala.core import answer_recorder, circuit_breaker, leases, scheduler, sites
+from koala.core import answer_recorder, leases, scheduler, sites
 from koala.core import queries as facts
 from koala.core import snapshot as saving
 from koala.core.model import tcp_paths, values
@@ -369,7 +369,7 @@ def a_drained_site_is_asked() -> Patches:
     """Draining a site is recorded without any effect."""
 
     def is_usable(site: Any) -> bool:
-        return bool(site.is_connected and not circuit_breaker.is_resting(site))
+        return bool(site.is_connected and not sites.is_resting(site))
 
     with replaced((sites, "is_usable"), (claiming, "is_usable"), by=is_usable):
         yield
