@@ -36,9 +36,9 @@ def start(paths: Sequence[Path]) -> int:
     print(f"log: {log}")
     if not started.report.endswith(f": {REGISTERED}"):
         for path, config in zip(paths, configs, strict=True):
-            found = _status(config)
-            if not found["registered"]:
-                goes_on = "tries again by itself" if found["running"] else "is not served"
+            state = _status(config)
+            if not state["registered"]:
+                goes_on = "tries again by itself" if state["running"] else "is not served"
                 print(
                     f"Site {config.agent.site} {goes_on}. `koala-agent doctor {path}` looks for the"
                     " cause."
@@ -95,16 +95,16 @@ def stop(path: Path) -> int:
 def status(path: Path, *, as_json: bool) -> int:
     """Print whether the agent runs, and whether its site is registered."""
     config = read_config(path)
-    found = _status(config)
+    state = _status(config)
     if as_json:
-        print(json.dumps(found, indent=2))
-    elif found["running"]:
-        since = f", since {found['since']}" if found["since"] else ""
-        print(f"site {found['site']}: running (process {found['pid']} at {found['host']}{since})")
-        print(f"daemon {found['daemon']}: {found['status']}")
+        print(json.dumps(state, indent=2))
+    elif state["running"]:
+        since = f", since {state['since']}" if state["since"] else ""
+        print(f"site {state['site']}: running (process {state['pid']} at {state['host']}{since})")
+        print(f"daemon {state['daemon']}: {state['status']}")
     else:
-        print(f"site {found['site']}: not running; start it with: koala-agent start {path}")
-    return 0 if found["running"] else 1
+        print(f"site {state['site']}: not running; start it with: koala-agent start {path}")
+    return 0 if state["running"] else 1
 
 
 def _status(config: Config) -> dict[str, object]:

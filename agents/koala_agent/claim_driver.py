@@ -124,7 +124,6 @@ class ClaimDriver:
             leases=self._leases,
             now=surroundings.clock(),
             boot=boot_id(),
-            wall_offset_s=surroundings.calendar() - surroundings.clock(),
             restored=restored,
             forgotten=store.forgotten(),
         )
@@ -150,7 +149,7 @@ class ClaimDriver:
             secret=self._table.secret,
             now=surroundings.clock,
             ask=None if folders.is_shared else self._handle_file_request,
-            machines=self._machines,
+            nodes=self._nodes,
             carry=carry,
         )
         self._unstored: list[ev.StoreClaim | ev.Forget] = []  # changes that may be lost
@@ -426,16 +425,16 @@ class ClaimDriver:
             try:
                 async with self._calls:
                     await self._manager.withdraw(claim)
-                found = await self._manager.find(claim)  # may wait for a listing
+                entry = await self._manager.find(claim)  # may wait for a listing
             except LocalManagerError as error:
                 # The table orders it again.
                 log.warning("claim.withdrawal_failed", claim=claim, reason=str(error))
                 return
             finally:
                 self._withdrawing.discard(claim)
-        found = found or Ended(claim=claim, cause=EndCause.WITHDRAWN)
-        if isinstance(found, Ended):
-            await self._batch_ended(found)
+        entry = entry or Ended(claim=claim, cause=EndCause.WITHDRAWN)
+        if isinstance(entry, Ended):
+            await self._batch_ended(entry)
 
     async def _batch_ended(self, entry: Ended) -> None:
         self._report_batch_end(entry, await self._record_of(ClaimId(entry.claim)))
@@ -477,8 +476,8 @@ class ClaimDriver:
                 reason = str(error)
         self._inbox.put_nowait(ev.Collected(claim=claim.id, reason=reason))
 
-    def _machines(self, claim: ClaimId) -> int:
-        """Return the number of machines of a claim, as its first starter reports it; each has a
+    def _nodes(self, claim: ClaimId) -> int:
+        """Return the number of nodes of a claim, as its first starter reports it; each has a
         processor."""
         known = self._table.claims.get(claim)
         return 1 if known is None else max(1, min(len(known.hosts), known.hold.processors))

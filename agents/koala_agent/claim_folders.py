@@ -116,12 +116,12 @@ class ClaimFolders:
         leave links and files beside them, so everything that belongs to no known claim goes.
         Raises OSError."""
         before = clock.unix_now() - keep_s
-        found = []
+        old = []
         for path in sorted(self._settings.root.iterdir()):
             with suppress(OSError):  # removed meanwhile
                 if path.name != starter_installation.STARTERS and _last_written_at(path) < before:
-                    found.append(path)
-        return found
+                    old.append(path)
+        return old
 
     def remove(self, old: list[Path], *, known: Collection[ClaimId]) -> None:
         """Remove what was found old, but the folders of these claims."""

@@ -145,14 +145,14 @@ async def _batch_system(config: Config) -> str:
     if system.is_emulated:
         return f"{system.title}, {config.site.processors} processors on this machine"
     async with reached(config) as site:
-        found = await ask_batch_system(config, dialect_of(config), site)
+        figures = await ask_batch_system(config, dialect_of(config), site)
     program = system.programs[0]
     is_set = config.transport.kind != "local" or "PATH" in config.lrm.environment
     if is_set or shutil.which(program, path=CRON_PATH):
-        return found
+        return figures
     folder = Path(shutil.which(program) or program).parent
     raise NotableError(
-        f"{found}; cron does not find {program} (its PATH is {CRON_PATH}): write environment ="
+        f"{figures}; cron does not find {program} (its PATH is {CRON_PATH}): write environment ="
         f' {{ PATH = "{folder}:{CRON_PATH}" }} into [lrm]'
     )
 

@@ -59,8 +59,8 @@ def of_programs(
     outer = tuple(outer)
     others = (*outer, *RENDEZVOUS) if outer or CLAIM_VARIABLE in os.environ else ()
     kept = {name: os.environ[name] for name in (GRID_VARIABLE,) if name in os.environ}
-    found = left_out((FORK_SUPPORT, VERBOSITY, *SERVICE, "KOALA_*", *others), own_environment())
-    return {**left_out(without, {**found, **kept}), **(additions or {})}
+    variables = left_out((FORK_SUPPORT, VERBOSITY, *SERVICE, "KOALA_*", *others), own_environment())
+    return {**left_out(without, {**variables, **kept}), **(additions or {})}
 
 
 def left_out(patterns: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:

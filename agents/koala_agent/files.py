@@ -455,7 +455,7 @@ class Files:
         except OSError as error:
             log.warning("store.not_read", site=self._settings.site, reason=str(error))
 
-    def _hold(self, found: FileFound | None) -> None:
-        if found is not None and self._held.get(found.file) != found:
-            self._held[found.file] = found
-            self._on_report(found)
+    def _hold(self, file: FileFound | None) -> None:
+        if file is not None and self._held.get(file.file) != file:
+            self._held[file.file] = file
+            self._on_report(file)

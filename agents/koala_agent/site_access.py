@@ -100,10 +100,10 @@ def check_installation(config: Config, *, is_complete: bool) -> None:
         raise ConfigError(missing_programs(lost, path))
     for place in config.system.places:
         with suppress(KeyError):  # a variable that is not set: its default is the system's own
-            found = place.format_map(environment)
-            if not Path(found).exists():
+            path_there = place.format_map(environment)
+            if not Path(path_there).exists():
                 raise ConfigError(
-                    f"{found} is not there (expected in lrm.environment what selects a"
+                    f"{path_there} is not there (expected in lrm.environment what selects a"
                     f" {config.system.title} of this machine: {', '.join(config.system.variables)})"
                 )
 

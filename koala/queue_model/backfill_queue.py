@@ -1,83 +1,42 @@
 """Queue with a fast search for jobs that may be backfilled.
 
-Deep queues make a simulation slow. The queue is kept in blocks of consecutive jobs, and these in
-groups. Each block and group has a summary: the smallest estimate of the jobs up to each size. So
-those in which nothing can start are skipped in one step. The first and the last ones change all the
-time: a scan of them is quicker than a summary.
+Deep queues make a simulation slow. The queue is kept in blocks of consecutive jobs, each with a
+summary: the smallest estimate of the jobs up to each size. So blocks in which nothing can start are
+skipped in one step. The first and the last one change all the time: a scan of them is quicker than
+a summary.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from typing import Generic
 
 from koala.queue_model.queue import Key, Waiting
 
-_JOBS_MAX = 128
-_BLOCKS_MAX = 16
+_JOBS_MAX = 256
 
 
-class _Summary:
-    """Summary of some jobs: each size at which the smallest estimate of the jobs up to that size
-    falls. Jobs that have left count until the next refresh, so it may promise too much and never
-    too little."""
+class _Block(Generic[Key]):
+    """Consecutive jobs. The summary has each size at which the smallest estimate of the jobs up to
+    that size falls. Jobs that have left count until it is made again, so it may promise too much
+    and never too little."""
 
-    __slots__ = ("is_current", "least_estimates", "sizes")
+    __slots__ = ("is_current", "jobs", "least_estimates", "sizes")
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: list[Waiting[Key]]) -> None:
+        self.jobs = jobs
         self.is_current = False
         self.sizes: list[int] = []
         self.least_estimates: list[float] = []
 
-    def sum_up(self, requests: Iterable[tuple[int, float]]) -> None:
-        """Rebuild the summary from sizes and estimates."""
+    def sum_up(self) -> None:
+        """Make the summary again."""
         self.sizes, self.least_estimates = [], []
-        for size, estimate_s in sorted(requests):
+        for size, estimate_s in sorted([(job[1], job[2]) for job in self.jobs]):
             if not self.sizes or estimate_s < self.least_estimates[-1]:
                 self.sizes.append(size)
                 self.least_estimates.append(estimate_s)
         self.is_current = True
-
-
-class _Block(_Summary, Generic[Key]):
-    __slots__ = ("jobs",)
-
-    def __init__(self, jobs: list[Waiting[Key]]) -> None:
-        super().__init__()
-        self.jobs = jobs
-
-    def refresh(self) -> None:
-        if not self.is_current:
-            self.sum_up([(job[1], job[2]) for job in self.jobs])
-
-
-class _Group(_Summary, Generic[Key]):
-    __slots__ = ("blocks",)
-
-    def __init__(self, blocks: list[_Block[Key]]) -> None:
-        super().__init__()
-        self.blocks = blocks
-
-    def refresh(self) -> None:
-        if self.is_current:
-            return
-        requests: list[tuple[int, float]] = []
-        for block in self.blocks:
-            block.refresh()
-            requests += zip(block.sizes, block.least_estimates, strict=True)
-        self.sum_up(requests)
-
-    def compact(self) -> None:
-        """Merge small blocks into their predecessors, and drop empty ones."""
-        kept: list[_Block[Key]] = []
-        for block in self.blocks:
-            if kept and len(kept[-1].jobs) + len(block.jobs) <= _JOBS_MAX:
-                kept[-1].jobs += block.jobs
-                kept[-1].is_current = False
-            elif block.jobs:
-                kept.append(block)
-        self.blocks = kept
 
 
 class BackfillQueue(Generic[Key]):
@@ -85,71 +44,65 @@ class BackfillQueue(Generic[Key]):
     jobs of most logs come to an empty queue."""
 
     def __init__(self) -> None:
-        self._groups: list[_Group[Key]] = [_Group([_Block([])])]
+        self._blocks: list[_Block[Key]] = [_Block([])]
 
     @property
     def head(self) -> Waiting[Key]:
         """The first job of a queue that is not empty."""
-        return self._groups[0].blocks[0].jobs[0]
+        return self._blocks[0].jobs[0]
 
     def append(self, job: Waiting[Key]) -> None:
         """Add a job at the tail."""
-        group = self._groups[-1]
-        block = group.blocks[-1]
+        block = self._blocks[-1]
         if len(block.jobs) < _JOBS_MAX:
             block.jobs.append(job)
-            block.is_current = group.is_current = False
-        elif len(group.blocks) < _BLOCKS_MAX:
-            group.blocks.append(_Block([job]))
-            group.is_current = False
+            block.is_current = False
         else:
-            self._groups.append(_Group([_Block([job])]))
+            self._blocks.append(_Block([job]))
 
     def prepend(self, job: Waiting[Key]) -> None:
         """Add a job at the head."""
-        self._groups.insert(0, _Group([_Block([job])]))
-        self._compact(self._groups[:2])
+        self._blocks.insert(0, _Block([job]))
+        self._compact()
 
     def insert(self, job: Waiting[Key], behind: Waiting[Key]) -> None:
         """Add a job right before another one; those at the head are found soonest."""
-        for group in self._groups:
-            for block in group.blocks:
-                if behind in block.jobs:
-                    block.jobs.insert(block.jobs.index(behind), job)
-                    block.is_current = group.is_current = False
-                    return
+        for block in self._blocks:
+            if behind in block.jobs:
+                block.jobs.insert(block.jobs.index(behind), job)
+                block.is_current = False
+                return
 
     def take_from_head(self, idle: int) -> list[Waiting[Key]]:
         """Remove and return the jobs at the head that fit together."""
         taken: list[Waiting[Key]] = []
-        jobs = self._groups[0].blocks[0].jobs
+        jobs = self._blocks[0].jobs
         while jobs and jobs[0][1] <= idle:
             job = jobs.pop(0)
             idle -= job[1]
             taken.append(job)
             if not jobs:
-                self._compact(self._groups[:1])
-                jobs = self._groups[0].blocks[0].jobs
+                self._compact()
+                jobs = self._blocks[0].jobs
         return taken
 
     def fitting(self, idle: int) -> list[Waiting[Key]] | None:
         """Return the jobs of a short queue that take no more than so many processors each; None for
         a long one, which is left to the summaries of `take`."""
-        if len(self._groups) > 1 or len(self._groups[0].blocks) > 1:
+        if len(self._blocks) > 1:
             return None
-        return [job for job in self._groups[0].blocks[0].jobs if job[1] <= idle]
+        return [job for job in self._blocks[0].jobs if job[1] <= idle]
 
     def remove(self, job: Waiting[Key]) -> None:
         """Remove a job; those at the tail are found soonest."""
-        for group in reversed(self._groups):
-            for block in reversed(group.blocks):
-                try:
-                    block.jobs.remove(job)
-                except ValueError:
-                    continue
-                if not block.jobs:
-                    self._compact([group])
-                return
+        for block in reversed(self._blocks):
+            try:
+                block.jobs.remove(job)
+            except ValueError:
+                continue
+            if not block.jobs:
+                self._compact()
+            return
 
     def take(
         self, *, idle: int, extra: int, now: float, shadow_at: float
@@ -157,46 +110,28 @@ class BackfillQueue(Generic[Key]):
         """Remove and return, in order, the jobs that fit and would leave by the shadow, or use no
         more than the extra processors; also return the remaining extra processors."""
         search: _Search[Key] = _Search(idle, extra, now, shadow_at)
-        changed: list[_Group[Key]] = []
-        last = len(self._groups) - 1
-        for number, group in enumerate(self._groups):
-            is_end = number in (0, last)
-            if not is_end and not search.may_find(group):
-                continue
-            before = len(search.chosen)
-            first_block = 0 if number == 0 else -1
-            last_block = len(group.blocks) - 1 if number == last else -1
-            for index, block in enumerate(group.blocks):
-                if index in (first_block, last_block) or search.may_find(block):
-                    search.take_from(block)
-                    if not search.idle:
-                        break
-            if len(search.chosen) > before:
-                changed.append(group)
-            else:
-                group.is_current = False  # it promised too much
-            if not search.idle:
-                break
-        if changed:
-            self._compact(changed)
+        last = len(self._blocks) - 1
+        for number, block in enumerate(self._blocks):
+            if number in (0, last) or search.may_find(block):
+                search.take_from(block)
+                if not search.idle:
+                    break
+        if search.chosen:
+            self._compact()
         return search.chosen, search.extra
 
-    def _compact(self, changed: list[_Group[Key]]) -> None:
-        """Merge small blocks and groups, so that a long queue has few of them."""
-        if len(self._groups) == len(self._groups[0].blocks) == 1:
+    def _compact(self) -> None:
+        """Merge small blocks into their predecessors, so that a long queue has few of them."""
+        if len(self._blocks) == 1:
             return
-        for group in changed:
-            group.compact()
-        if min(len(group.blocks) for group in changed) > _BLOCKS_MAX // 2:
-            return
-        kept: list[_Group[Key]] = []
-        for group in self._groups:
-            if kept and len(kept[-1].blocks) + len(group.blocks) <= _BLOCKS_MAX:
-                kept[-1].blocks += group.blocks
+        kept: list[_Block[Key]] = []
+        for block in self._blocks:
+            if kept and len(kept[-1].jobs) + len(block.jobs) <= _JOBS_MAX:
+                kept[-1].jobs += block.jobs
                 kept[-1].is_current = False
-            elif group.blocks:
-                kept.append(group)
-        self._groups = kept or [_Group([_Block([])])]
+            elif block.jobs:
+                kept.append(block)
+        self._blocks = kept or [_Block([])]
 
 
 class _Search(Generic[Key]):
@@ -211,16 +146,16 @@ class _Search(Generic[Key]):
         self.shadow_at = shadow_at
         self.chosen: list[Waiting[Key]] = []
 
-    def may_find(self, part: _Block[Key] | _Group[Key]) -> bool:
-        """Test whether a job of this part may start; the summary may still count jobs that have
+    def may_find(self, block: _Block[Key]) -> bool:
+        """Test whether a job of this block may start; the summary may still count jobs that have
         left."""
-        if not part.is_current:
-            part.refresh()
-        fitting = bisect_right(part.sizes, self.idle)
+        if not block.is_current:
+            block.sum_up()
+        fitting = bisect_right(block.sizes, self.idle)
         if not fitting:
             return False
-        is_short = self.now + part.least_estimates[fitting - 1] <= self.shadow_at
-        return is_short or part.sizes[0] <= self.extra
+        is_short = self.now + block.least_estimates[fitting - 1] <= self.shadow_at
+        return is_short or block.sizes[0] <= self.extra
 
     def take_from(self, block: _Block[Key]) -> None:
         """Remove the jobs of a block that may start."""

@@ -26,7 +26,7 @@ class EASYQueue(LocalQueue[Key]):
     unless something ended or the head changed. The shadow is computed when a job behind the head
     fits, which is rare on a busy site. It stays when a job ends, unless the head could then start
     earlier. So expected ends are sorted only when they are needed: to keep them in order would cost
-    more. A deep queue is searched a block at a time, or a group of blocks (`backfill_queue`).
+    more. A deep queue is searched a block at a time (`backfill_queue`).
     """
 
     discipline = Discipline.EASY

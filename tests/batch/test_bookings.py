@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -41,11 +40,10 @@ SYSTEMS = {
     "slurm": ("slurm", "alpha"),
     "newer slurm": ("newer_slurm", "iota"),
 }
+OF_STAFF = [kind for kind in SYSTEMS if kind != "oar"]
+"""Those where staff give the right to book, and reserve for others."""
 LISTS = {"gridengine": ("qrstat", "-u", "*"), "slurm": ("scontrol", "-o", "show", "reservation")}
-NUMBERS = {
-    "gridengine": r"^ *([0-9]+) (?:koala-|lecture)",
-    "slurm": r"ReservationName=((?:koala-|lecture)\S*)",
-}
+NUMBERS = {"gridengine": r"^ *([0-9]+) koala-", "slurm": r"ReservationName=(koala-\S+)"}
 SOON_S, LIMIT_S = 15.0, 120.0
 CLAIM, OTHER = "j1/1/0/1", "j2/1/0/1"
 
@@ -80,7 +78,11 @@ def reserved(system: System, begins_at: int) -> str:
     if system.kind == "gridengine":
         at = time.strftime("%Y%m%d%H%M.%S", time.localtime(begins_at))
         said = system.run("qrsub", "-a", at, "-d", "600", "-pe", "grid", str(RESERVED))
-        return re.findall(r"reservation ([0-9]+)", said)[0]
+        return str(re.findall(r"reservation ([0-9]+)", said)[0])
+    if system.kind == "oar":
+        at = time.strftime("%F %T", time.localtime(begins_at))
+        size = ("-l", f"/host=1/core={RESERVED},walltime=0:10:0", "-d", "/tmp")
+        return system.run("oarsub", "-r", at, *size, "true").rpartition("OAR_JOB_ID=")[2]
     when = (f"starttime=uts{begins_at}", "duration=10", "users=root", f"tres=cpu={RESERVED}")
     system.run("scontrol", "create", "reservation", "reservationname=course", *when)
     return "course"
@@ -88,6 +90,9 @@ def reserved(system: System, begins_at: int) -> str:
 
 def unreserve(system: System, name: str) -> None:
     """Delete a reservation."""
+    if system.kind == "oar":
+        system.cancel(name)
+        return
     words = ("scontrol", "delete", f"reservationname={name}")
     system.run(*(("qrdel", name) if system.kind == "gridengine" else words))
 
@@ -153,35 +158,24 @@ async def test_a_booking_is_given_back_after_its_begin_too(
         await until(lambda: not left(system))
 
 
-def book_as_another(system: System, in_s: float) -> None:
-    """Book 12 processors for two minutes."""
-    begin = datetime.fromtimestamp(time.time() + in_s).astimezone()
-    if system.kind == "slurm":
-        when = (f"starttime=uts{begin:%s}", "duration=2", "users=root", "tres=cpu=12")
-        system.run("scontrol", "create", "reservation", "reservationname=lecture", *when)
-    elif system.kind == "oar":
-        size = ("-l", "/host=1/core=12,walltime=0:2:0", "-d", "/tmp", "-n", "lecture")
-        system.run("oarsub", "-r", f"{begin:%F %T}", *size, "true")
-    else:
-        size = ("-d", "120", "-pe", "grid", "12", "-N", "lecture")
-        system.run("qrsub", "-a", f"{begin:%Y%m%d%H%M.%S}", *size)
-
-
 @pytest.mark.parametrize("is_own", [True, False], ids=["ours", "of others"])
 async def test_what_is_booked_is_idle_for_claims_that_end_before(
     serve: Serve, ask: Ask, system: System, dialect: Dialect, *, is_own: bool
 ) -> None:
     """And a claim that is as long as it is told starts at once."""
-    if not is_own:
-        book_as_another(system, 420.0)
+    begins_at = math.ceil(time.time() + 420)
+    name = "" if is_own else reserved(system, begins_at)
     async with serve(dialect=dialect) as (manager, witness):
         if is_own:
-            await manager.submit(booked(ask(CLAIM, processors=12, time_limit_s=LIMIT_S), 420.0))
-        told = await witness.until(Idle, lambda idle: idle.startable == 4 and bool(idle.holes))
+            asked = ask(CLAIM, processors=RESERVED, time_limit_s=LIMIT_S)
+            await manager.submit(replace(asked, begins_at=begins_at))
+        told = await witness.until(Idle, lambda idle: idle.startable == 8 and bool(idle.holes))
         (hole,) = told.holes
         assert (told.idle, hole.processors, hole.for_s) == (16, 16, 300.0)
         await manager.submit(ask(OTHER, "true", processors=16, time_limit_s=hole.for_s))
         assert (await witness.ended(OTHER)).cause is EndCause.EXITED
+    if name:
+        unreserve(system, name)
 
 
 @pytest.mark.parametrize(("size", "in_s", "limit_s"), [(12, -60.0, 60.0), (16, 60.0, float("inf"))])
@@ -294,7 +288,7 @@ async def test_a_booking_that_the_site_deletes_or_whose_host_fails_ends_its_clai
         await until(lambda: not left(system))
 
 
-@pytest.mark.parametrize("system", [one for one in SYSTEMS if one != "oar"], indirect=True)
+@pytest.mark.parametrize("system", OF_STAFF, indirect=True)
 async def test_an_account_without_the_right_books_nothing(
     serve: Serve, ask: Ask, system: System
 ) -> None:
@@ -307,12 +301,11 @@ async def test_an_account_without_the_right_books_nothing(
             await manager.submit(booked(ask(CLAIM, time_limit_s=60.0), 60.0))
 
 
+@pytest.mark.parametrize("system", OF_STAFF, indirect=True)
 async def test_a_claim_in_a_reservation_that_exists_starts_there_and_is_expected_when_it_begins(
     serve: Serve, ask: Ask, system: System, dialect: Dialect
 ) -> None:
     """All else is in use; nobody takes it for a booking of ours."""
-    if system.kind == "oar":
-        pytest.skip("OAR has no reservations that others may run in")
     async with serve(dialect=dialect) as (manager, witness):
         await witness.until(Idle, lambda _: True)
         begins_at = math.ceil(time.time() + SOON_S)
@@ -320,7 +313,7 @@ async def test_a_claim_in_a_reservation_that_exists_starts_there_and_is_expected
         system.submit("sleep 1000\n", processors=16 - RESERVED, name="others")
         inside = Resources(reservation=name)
         await manager.submit(replace(ask(CLAIM, "sleep", "3", processors=6), resources=inside))
-        told = await witness.until(Idle, lambda idle: bool(idle.waits) and idle.waits[0].source)
+        told = await witness.until(Idle, lambda idle: any(one.source for one in idle.waits))
         assert (told.waits[0].source, told.waits[0].start_in_s) == ("reservation", 30.0)
         await begun(witness, CLAIM)
         assert -1 <= time.time() - begins_at < LATE_S

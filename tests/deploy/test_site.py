@@ -9,7 +9,7 @@ from pathlib import Path
 
 from koala_agent.config import read_config
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.batch.slurm_gates import gates_of
+from koala_agent.lrm.batch.slurm.gates import gates_of
 from koala_agent.lrm.local_manager import Placeholder
 from tests.tidy.sources import ROOT
 

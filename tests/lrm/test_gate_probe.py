@@ -18,7 +18,7 @@ from koala_agent.lrm.batch import repeated_probe
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.batch.slurm_gates import GATED, gates_of
+from koala_agent.lrm.batch.slurm.gates import GATED, gates_of
 from koala_agent.lrm.gate_probe import Trial
 from koala_agent.lrm.gate_probe_result import (
     GateTrial,

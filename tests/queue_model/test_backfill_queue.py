@@ -34,7 +34,7 @@ def plain_take(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_line_is_a_list_whatever_comes_and_goes(seed: int) -> None:
-    """Thousands come and go in waves, so that blocks and groups are summed up, emptied, joined,
+    """Thousands come and go in waves, so that blocks are summed up, emptied, joined,
     become the last ones and are added to again."""
     random = Random(seed)
     line: BackfillQueue[int] = BackfillQueue()
@@ -87,10 +87,10 @@ def test_what_is_added_to_a_block_that_was_summed_up_is_found() -> None:
     """Blocks behind it vanish, so it is the last one again and takes new jobs; then it is in the
     middle, and its old sum would hide them."""
     line: BackfillQueue[int] = BackfillQueue()
-    for key in range(128 * 3):
+    for key in range(256 * 3):
         line.append((key, 64, 1_000))
     assert line.take(idle=1, extra=0, now=0, shadow_at=0) == ([], 0)  # sums the middle up
-    for key in range(128 * 2 - 1, 128 * 3):
+    for key in range(256 * 2 - 1, 256 * 3):
         line.remove((key, 64, 1_000))
     line.append((1_000, 1, 1))
     for key in range(2_000, 2_200):

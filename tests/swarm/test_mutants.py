@@ -144,7 +144,7 @@ GUARDS: dict[str, Callable[[], None]] = {
         Script,
     ),
     "a_hold_over_budget_is_kept": partial(
-        test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script
+        test_tickets.test_a_hold_over_budget_is_given_back_at_once, Script, 1000.0
     ),
     "a_site_is_held_as_a_whole": partial(
         test_tickets.test_what_owners_allow_is_not_exceeded, Script

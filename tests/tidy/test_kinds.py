@@ -9,14 +9,14 @@ from tests.tidy.kinds import names_kind, source_files
 from tests.tidy.sources import ROOT
 
 FILES_MAX = 4
-"""Its module, its template, the directives of its scripts, and the table of entry points."""
+"""Its module or folder, template, directives of scripts, and the table of entry points."""
 REAL = [system for system in known_systems() if not system.is_emulated]
 
 
 @pytest.mark.parametrize("system", REAL, ids=lambda system: system.kind)
 def test_few_files_name_a_kind_of_batch_system(system: BatchSystem) -> None:
     named = {
-        str(path.relative_to(ROOT))
+        str((path.parent if path.parent.name == system.kind else path).relative_to(ROOT))
         for path in source_files()
         if names_kind(path.read_text(encoding="utf-8"), system)
     }

@@ -122,7 +122,7 @@ RESTARTED = "submitted again after a restart of the agent"
 
 class ClaimTable:
     """State machine over all claims of a site. One for each run of an agent; `restored` are the
-    claims from before the restart. `wall_offset_s` is this machine's wall clock minus `now`."""
+    claims from before the restart."""
 
     def __init__(
         self,
@@ -131,7 +131,6 @@ class ClaimTable:
         leases: LeaseTimes,
         now: float,
         boot: str = "",
-        wall_offset_s: float = 0.0,
         restored: Iterable[Claim] = (),
         forgotten: Iterable[ClaimId] = (),
     ) -> None:
@@ -143,7 +142,7 @@ class ClaimTable:
         self._connected: dict[ClaimId, str] = {}
         self._ping_at = now
         self._boot = boot
-        self._clock = ClockOffset(wall_offset_s)
+        self._clock = ClockOffset(0.0)
         self._pinged: dict[tuple[ClaimId, str, float], float] = {}  # when pings came through here
         self._paths: dict[ClaimId, TryPaths] = {}  # to be tried; the daemon repeats them
         self._paces: dict[ClaimId, Pace] = {}  # for a starter that connects; repeated, too
@@ -190,8 +189,8 @@ class ClaimTable:
 
     def secret(self, claim: ClaimId) -> str | None:
         """Return the secret that a starter of this claim must prove; None for an unknown claim."""
-        found = self.claims.get(claim)
-        return None if found is None else found.secret
+        known = self.claims.get(claim)
+        return None if known is None else known.secret
 
     # Which event goes where ------------------------------------------------------------------
 
@@ -904,11 +903,10 @@ class ClaimTable:
             self._collected_claims.discard(claim.id)
 
     def _finish(self, claim: Claim, end: ClaimEnd) -> None:
-        passed_at = passed_at_of(claim.state)
-        if passed_at is not None and end.ended_at is None:
+        passed_at, clock = passed_at_of(claim.state), self._clock.best(self._now)
+        if passed_at is not None and end.ended_at is None and clock is not None:
             # No starter told when. The daemon may learn of it much later, and charge until then.
-            ended_at = self._now + self._clock.offset_s(self._now)
-            end = replace(end, ended_at=max(passed_at, ended_at))
+            end = replace(end, ended_at=max(passed_at, self._now + clock[2]))
         state = Gone(
             end=end,
             due_at=self._now + self._limits.again_s,

@@ -105,7 +105,7 @@ async def runs_once(bench: Bench) -> str:
     job = bench.job(CLAIM, "sh", "-c", SHORT, "-", "1")
     async with bench.serving() as (manager, witness):
         await asyncio.gather(*(manager.submit(job) for _ in range(5)))
-        jobs = [one.number for one in await bench.alive()]
+        jobs = [listed.number for listed in await bench.alive()]
         expect(len(jobs) <= 1, f"one submission made {len(jobs)} jobs: {', '.join(jobs)}")
         await witness.ended(CLAIM)
         await manager.submit(job)
@@ -148,7 +148,9 @@ async def takes_out_strays(bench: Bench) -> str:
         await bench.until(
             left, lambda jobs: jobs == [ours], f"job {ours} alone", describe=", ".join
         )
-        _expect_listed([one for one in await manager.listing() if one.claim == CLAIM], Running)
+        _expect_listed(
+            [entry for entry in await manager.listing() if entry.claim == CLAIM], Running
+        )
     return "a second job of a claim and a job of an unknown claim are gone"
 
 
@@ -161,7 +163,9 @@ async def outlives_agent(bench: Bench) -> str:
         await manager.submit(ending)
     async with bench.serving() as (manager, witness):
         end = await witness.ended(OTHER_CLAIM)
-        _expect_listed([one for one in await manager.listing() if one.claim == CLAIM], Running)
+        _expect_listed(
+            [entry for entry in await manager.listing() if entry.claim == CLAIM], Running
+        )
     return _judged(end, EndCause.EXITED, 5)
 
 
@@ -184,7 +188,7 @@ async def withdraws_waiting(bench: Bench) -> str:
         await witness.running(CLAIM)
         waiting = bench.job(OTHER_CLAIM, processors=whole)
         await manager.submit(waiting)
-        (listed,) = [one for one in await manager.listing() if one.claim == OTHER_CLAIM]
+        (listed,) = [entry for entry in await manager.listing() if entry.claim == OTHER_CLAIM]
         await manager.withdraw(OTHER_CLAIM)
         end = await witness.ended(OTHER_CLAIM)
     expect(len(await bench.alive()) <= 1, "a withdrawn claim is still in the queue")
@@ -262,12 +266,12 @@ async def keeps_gated(bench: Bench) -> str:
         await manager.submit(bench.job(processors=whole, is_gated=True))
         await manager.submit(bench.job(OTHER_CLAIM))
         await witness.running(OTHER_CLAIM)
-        _expect_listed([one for one in await manager.listing() if one.claim == CLAIM], Queued)
+        _expect_listed([entry for entry in await manager.listing() if entry.claim == CLAIM], Queued)
         await manager.submit(bench.job(LATER_CLAIM, processors=whole))
         await manager.set_gate(CLAIM, is_gated=False)
         await manager.withdraw(OTHER_CLAIM)
         await witness.running(CLAIM)
-        later = [one for one in await manager.listing() if one.claim == LATER_CLAIM]
+        later = [entry for entry in await manager.listing() if entry.claim == LATER_CLAIM]
         await manager.withdraw(LATER_CLAIM)
         await witness.ended(LATER_CLAIM)
     seen = f"{manager.gate}: a gated job was passed over, and started once it was opened"
@@ -287,7 +291,7 @@ async def keeps_booking(bench: Bench) -> str:
         await manager.submit(replace(job, begins_at=begins_at))
         within_s = BOOKED_S + LATE_S + bench.settings.limit_s
         await witness.until(
-            Running, lambda one: one.claim == CLAIM, f"that {CLAIM} runs", within_s=within_s
+            Running, lambda entry: entry.claim == CLAIM, f"that {CLAIM} runs", within_s=within_s
         )
         late_s = clock.unix_now() - begins_at
         expect(-NEAR_S <= late_s < LATE_S, f"it began {late_s:.0f} s after its booking")
@@ -332,8 +336,8 @@ def _kept_limit_s(bench: Bench, limit_s: float) -> float:
     counts whole minutes or hours; infinite where limits change nothing."""
 
     def is_same(other_s: float) -> bool:
-        one, other = bench.job(time_limit_s=limit_s), bench.job(time_limit_s=other_s)
-        return bench.submission(one) == bench.submission(other)
+        shorter, longer = bench.job(time_limit_s=limit_s), bench.job(time_limit_s=other_s)
+        return bench.submission(shorter) == bench.submission(longer)
 
     low, high = limit_s, 2 * limit_s
     while is_same(high):
@@ -412,6 +416,6 @@ def _judged(end: Ended, cause: EndCause, exit_status: int | None) -> str:
 
 
 def _expect_listed(listed: Sequence[Listed], kind: type[Listed]) -> None:
-    kinds = [type(one) for one in listed]
+    kinds = [type(entry) for entry in listed]
     told = ", ".join(map(listed_text, listed)) or "nothing"
     expect(kinds == [kind], f"listed: {told} (expected one that is {kind.__name__.lower()})")

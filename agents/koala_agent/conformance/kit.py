@@ -75,8 +75,8 @@ def conformance(path: Path, options: KitOptions, *, as_json: bool) -> int:
     made = {finding.check for finding in findings}
     left_out = [name for name in options.only or CHECKS if name not in made]
     if as_json:
-        found = {**document(findings), "left_out": left_out}
-        print(json.dumps({"version": JSON_VERSION, **found}, indent=2))
+        report = {**document(findings), "left_out": left_out}
+        print(json.dumps({"version": JSON_VERSION, **report}, indent=2))
     elif left_out:
         print(f"left out, as they need `{findings[-1].check}`: {', '.join(left_out)}")
     return 0 if is_well(findings) else 1
@@ -100,12 +100,12 @@ async def _examine(config: Config, folder: Path, options: KitOptions, show: Show
             )
             for number, name in enumerate(options.only or CHECKS)
         }
-        found = await examine({"batch system": partial(_answers, config, dialect, runner)}, show)
-        if NEEDED_CHECK in checks and is_well(found):
-            found += await examine({NEEDED_CHECK: checks.pop(NEEDED_CHECK)}, show)
-        if not is_well(found):
-            return found
-        return [*found, *await examine({**checks, "commands": runner.summary}, show)]
+        findings = await examine({"batch system": partial(_answers, config, dialect, runner)}, show)
+        if NEEDED_CHECK in checks and is_well(findings):
+            findings += await examine({NEEDED_CHECK: checks.pop(NEEDED_CHECK)}, show)
+        if not is_well(findings):
+            return findings
+        return [*findings, *await examine({**checks, "commands": runner.summary}, show)]
 
 
 async def _answers(config: Config, dialect: Dialect, runner: CommandRunner) -> str:

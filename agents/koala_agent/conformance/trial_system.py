@@ -255,9 +255,9 @@ class Failures:
     def note_refused(self, answer: object) -> None:
         """Note the answer, or the last of several, that a reader of the dialect did not accept."""
         last = answer[-1] if isinstance(answer, tuple) and answer else answer
-        for command, one in self._answered:
-            if one is last and not one.status:
-                self._failed.append((command, one))
+        for command, said in self._answered:
+            if said is last and not said.status:
+                self._failed.append((command, said))
 
     @property
     def text(self) -> str:

@@ -47,7 +47,9 @@ class Witness:
                     self._more.clear()
                     await self._more.wait()
         except TimeoutError as error:
-            alike = [one for one in self.reports if isinstance(one, Idle) is (kind is Idle)]
+            alike = [
+                report for report in self.reports if isinstance(report, Idle) is (kind is Idle)
+            ]
             last = listed_text(alike[-1]) if alike else "none at all"
             message = f"no report in {limit_s:g} s (expected {expected}); the last: {last}"
             raise LocalManagerError(message) from error

@@ -38,10 +38,10 @@ class StepError(KoalaError):
 async def ask_host(site: SSHTransport, host: str) -> Survey:
     """Make the survey of a host. Raises LocalManagerError and StepError."""
     answer = await site.run(survey_command())
-    found = read_survey(answer)
-    if found is None:
+    survey = read_survey(answer)
+    if survey is None:
         raise StepError(f"the login shell at {host} ran no script: {answer.complaint()}")
-    return found
+    return survey
 
 
 async def agents_port(token: JoinToken) -> int:

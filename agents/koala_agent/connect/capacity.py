@@ -30,7 +30,11 @@ async def ask_capacity(
     Raises LocalManagerError."""
     if system.dialect is None:
         return ()
-    own = {one.key.removeprefix("lrm."): one.value for one in settings if one.value is not None}
+    own = {
+        command.key.removeprefix("lrm."): command.value
+        for command in settings
+        if command.value is not None
+    }
     table = {key: value for key, value in own.items() if key in system.setting_names()}
     try:
         lrm = msgspec.convert({"kind": system.kind, **table}, system.settings)
@@ -40,7 +44,12 @@ async def ask_capacity(
 
     async def answers(commands: Iterable[Command]) -> tuple[Answer, ...]:
         prefix = ("env", *(f"{name}={value}" for name, value in environment.items()))
-        return tuple([await site.run(replace(one, argv=(*prefix, *one.argv))) for one in commands])
+        return tuple(
+            [
+                await site.run(replace(command, argv=(*prefix, *command.argv)))
+                for command in commands
+            ]
+        )
 
     figures = dialect.read_figures(await answers(dialect.figures()))
     limits = dialect.read_limits(await answers(dialect.limits()))

@@ -53,14 +53,14 @@ class Need:
 def needs(survey: Survey, request: ConnectRequest) -> list[Need]:
     """Compare what the host has with what the way needs."""
     system = survey.system
-    found = [_batch_system(survey, system, request), _python(survey, is_there=request.is_there)]
+    listed = [_batch_system(survey, system, request), _python(survey, is_there=request.is_there)]
     is_told = system is not None and not system.profile.keys().isdisjoint(survey.variables)
     if system is not None and (request.wishes or is_told or system.configure is not None):
-        found.append(_settings(survey, system, request))
+        listed.append(_settings(survey, system, request))
     if "timeout" not in survey.commands and not request.is_there:
         text = "`timeout` of the GNU coreutils is missing: it ends commands that hang"
-        found.append(Need(name="commands", is_met=False, text=text))
-    return found
+        listed.append(Need(name="commands", is_met=False, text=text))
+    return listed
 
 
 def _python(survey: Survey, *, is_there: bool) -> Need:
@@ -83,7 +83,7 @@ def _batch_system(survey: Survey, system: BatchSystem | None, request: ConnectRe
     if request.is_there:
         text = f"none: the agent gets a queue of its own with {survey.processors} processors"
         return Need(name=name, is_met=True, text=text)
-    commands = ", ".join(sorted({word for one in known_systems() for word in one.programs[:1]}))
+    commands = ", ".join(sorted({word for each in known_systems() for word in each.programs[:1]}))
     text = (
         f"none of {commands} is in the PATH of a login shell there; a host without a batch system"
         " can run an agent: --agent there"
@@ -96,7 +96,7 @@ def _settings(survey: Survey, system: BatchSystem, request: ConnectRequest) -> N
         settings = settings_of(survey, system, request.wishes)
     except ConfigError as error:
         return Need(name="settings", is_met=False, text=str(error))
-    is_met = not any(one.is_needed for one in settings)
+    is_met = not any(setting.is_needed for setting in settings)
     return Need(name="settings", is_met=is_met, text=", ".join(map(_in_words, settings)))
 
 
@@ -139,8 +139,8 @@ def settings_of(
 def environment_of(survey: Survey, system: BatchSystem) -> dict[str, str]:
     """Return the variables by which the batch system is found, with the PATH that its commands are
     in: under cron it is another one."""
-    found = {key: text for key, text in survey.variables.items() if key in system.variables}
-    return found | ({"PATH": survey.path} if system.is_installed(survey.commands.get) else {})
+    given = {key: text for key, text in survey.variables.items() if key in system.variables}
+    return given | ({"PATH": survey.path} if system.is_installed(survey.commands.get) else {})
 
 
 def configuration(survey: Survey, request: ConnectRequest, settings: Iterable[Setting]) -> Tree:
@@ -171,7 +171,7 @@ def configuration(survey: Survey, request: ConnectRequest, settings: Iterable[Se
 
 def file_text(tree: Tree, settings: Iterable[Setting]) -> str:
     """Return the text of the agent's file, with the reason beside each setting."""
-    reasons = {one.key: one.reason for one in settings}
+    reasons = {setting.key: setting.reason for setting in settings}
     lines = []
     table = ""
     for line in tomli_w.dumps(tree).splitlines():

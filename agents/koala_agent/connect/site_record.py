@@ -90,11 +90,11 @@ def find(site: str) -> SiteRecord:
     """Read a record. Raises UnknownNameError and ConfigError."""
     path = sites_folder() / f"{site}.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found.pop("version") != RECORD_VERSION:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record.pop("version") != RECORD_VERSION:
             raise ConfigError(f"{path} is of another release (expected version {RECORD_VERSION})")
-        words, ports = tuple(found.pop("options")), tuple(found.pop("tunnel"))
-        return SiteRecord(**found, options=words, tunnel=ports)
+        words, ports = tuple(record.pop("options")), tuple(record.pop("tunnel"))
+        return SiteRecord(**record, options=words, tunnel=ports)
     except FileNotFoundError:
         known = ", ".join(sorted(p.stem for p in sites_folder().glob("*.json"))) or "none"
         message = f"site {site!r} was not connected from here (expected one of {known})"

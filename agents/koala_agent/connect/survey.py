@@ -50,7 +50,9 @@ class Survey:
     @property
     def system(self) -> BatchSystem | None:
         """The first batch system that is installed; None when there is none."""
-        return next((one for one in known_systems() if one.is_installed(self.commands.get)), None)
+        return next(
+            (known for known in known_systems() if known.is_installed(self.commands.get)), None
+        )
 
     @property
     def submit_command(self) -> str:
@@ -92,8 +94,8 @@ def _question(system: BatchSystem) -> str:
 def read_survey(answer: Answer) -> Survey | None:
     """Read the answer; None when the script did not come to its end."""
     rows = list(_rows(answer.out))
-    found = {key: rest for key, rest in rows if key in ("name", "home", "path", "processors")}
-    if not rows or rows[-1][0] != "end" or len(found) < 4:
+    values = {key: rest for key, rest in rows if key in ("name", "home", "path", "processors")}
+    if not rows or rows[-1][0] != "end" or len(values) < 4:
         return None
     pythons = []
     for key, rest in rows:
@@ -101,10 +103,10 @@ def read_survey(answer: Answer) -> Survey | None:
         if key == "python" and version:
             pythons.append(((int(version[1]), int(version[2])), version[3]))
     return Survey(
-        name=found["name"],
-        home=found["home"],
-        path=found["path"],
-        processors=int(found["processors"]) if found["processors"].isdecimal() else 1,
+        name=values["name"],
+        home=values["home"],
+        path=values["path"],
+        processors=int(values["processors"]) if values["processors"].isdecimal() else 1,
         commands=dict(_pairs(rows, "command")),
         pythons=tuple(sorted(set(pythons), key=lambda one: one[0], reverse=True)),
         variables=dict(_pairs(rows, "variable")),

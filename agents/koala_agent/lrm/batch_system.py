@@ -10,10 +10,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from importlib.resources.abc import Traversable
+from inspect import signature
 from typing import Annotated, Any
 
 import msgspec
@@ -63,6 +64,16 @@ class DialectSettings:
     native: tuple[str, ...] = ()
     gpus: int = 0
     user: str = ""
+
+
+def made_as(kind: Callable[..., Dialect]) -> Callable[[LRMTable, DialectSettings], Dialect]:
+    """Return the maker of a dialect whose fields are keys of its table, or settings of the site."""
+
+    def make(table: LRMTable, site: DialectSettings) -> Dialect:
+        given = msgspec.structs.asdict(table) | asdict(site)
+        return kind(**{name: given[name] for name in signature(kind).parameters})
+
+    return make
 
 
 Check = Callable[[Any, CommandRunner], Awaitable[None]]
@@ -185,11 +196,16 @@ def outer_job_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
     those that select an installation are none."""
     if not any("JOB" in name for name in environment):
         return ()  # without a look at all packages
-    inside = [one for one in known_systems() if {*one.job_variables[:1]} & environment.keys()]
+    inside = [
+        system for system in known_systems() if {*system.job_variables[:1]} & environment.keys()
+    ]
     return tuple(
         name
         for name in environment
-        if any(name not in one.variables and matches(name, one.job_variables) for one in inside)
+        if any(
+            name not in system.variables and matches(name, system.job_variables)
+            for system in inside
+        )
     )
 
 
@@ -201,8 +217,8 @@ def _load(point: EntryPoint) -> BatchSystem:
         message = f"{source} cannot be loaded: {type(error).__name__}: {error}"
         raise ConfigError(message) from error
     if not isinstance(system, BatchSystem):
-        found = type(system).__name__
-        raise ConfigError(f"{source} is of type {found} (expected a BatchSystem)")
+        kind = type(system).__name__
+        raise ConfigError(f"{source} is of type {kind} (expected a BatchSystem)")
     if system.kind != point.name:
         raise ConfigError(f"{source} is of kind {system.kind!r} (expected the entry point's name)")
     return system

@@ -114,7 +114,7 @@ def scan() -> Scan:
     """
     read = {os.getpid()}
     bare: set[int] = set()
-    found = []
+    processes = []
     for _ in range(_PASSES):
         has_missed = False
         for pid in sorted(set(procfs.pids()) - read, reverse=True):
@@ -133,10 +133,10 @@ def scan() -> Scan:
                 bare.add(pid)
                 continue
             read.add(pid)
-            found.append(_seen(pid, stat, environment))
+            processes.append(_seen(pid, stat, environment))
         if not has_missed:
-            return Scan(tuple(found), is_complete=True)
-    return Scan(tuple(found), is_complete=False)
+            return Scan(tuple(processes), is_complete=True)
+    return Scan(tuple(processes), is_complete=False)
 
 
 def members(
@@ -167,10 +167,10 @@ def members(
         if process.tag in tags:
             owner[pid] = tags[process.tag]
     _add_descendants(owner, processes.values())
-    found: dict[str, list[LiveProcess]] = {claim: [] for claim in known}
+    by_claim: dict[str, list[LiveProcess]] = {claim: [] for claim in known}
     for pid in sorted(owner):
-        found[owner[pid]].append(processes[pid])
-    return {claim: tuple(belonging) for claim, belonging in found.items()}
+        by_claim[owner[pid]].append(processes[pid])
+    return {claim: tuple(belonging) for claim, belonging in by_claim.items()}
 
 
 def _add_descendants(owner: dict[int, str], processes: Iterable[LiveProcess]) -> None:
@@ -201,12 +201,12 @@ def send(identity: ProcessIdentity, number: signal.Signals) -> bool:
     return False
 
 
-def groups_of(found: Iterable[LiveProcess], seen: Iterable[LiveProcess]) -> tuple[int, ...]:
+def groups_of(processes: Iterable[LiveProcess], seen: Iterable[LiveProcess]) -> tuple[int, ...]:
     """Return the process groups all of whose seen members are in `found`."""
-    belonging = {process.identity for process in found}
+    belonging = {process.identity for process in processes}
     foreign = {process.group for process in seen if process.identity not in belonging}
     foreign.add(os.getpgrp())
-    return tuple(sorted({process.group for process in found} - foreign))
+    return tuple(sorted({process.group for process in processes} - foreign))
 
 
 def kill_group(group: int) -> None:

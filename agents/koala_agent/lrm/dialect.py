@@ -403,6 +403,24 @@ def is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
 
 
+def by_priority(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
+    """Sort jobs by priority. One of 0 is gated, and the scheduler has looked at it: it counts as
+    the next one that was submitted."""
+    by_number = sorted(waiting, key=lambda pair: leading_number(pair[0].number), reverse=True)
+    later = min((priority for _, priority in waiting if priority), default=0)
+    keyed = []
+    for row, priority in by_number:
+        later = priority or later
+        keyed.append((-later, leading_number(row.number), row))
+    return [row for *_, row in sorted(keyed, key=lambda key: key[:2])]
+
+
+def leading_number(text: str) -> int:
+    """Return the number at the start of a text; a member of a job array has more behind it."""
+    found = re.match(rf"[0-9]{{1,{DIGITS_MAX}}}", text)
+    return 0 if found is None else int(found[0])
+
+
 def job_name(claim: str, *, scope: str) -> str:
     """Return the batch job's name. All batch systems accept its characters."""
     return f"{PREFIX}-{scope}-{claim.replace('/', '.')}"

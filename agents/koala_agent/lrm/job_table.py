@@ -143,9 +143,9 @@ class JobTable(Generic[Row]):
             self._path, _SCHEMA, _COLUMNS, make_room=make_room, is_marked=is_of_this_boot
         )
         self.is_of_this_boot = is_of_this_boot(self._database.connection.execute)
-        found = self._database.read("SELECT scope FROM site")
-        self.scope: str = found[0][0] if found else scope
-        if not found:
+        rows = self._database.read("SELECT scope FROM site")
+        self.scope: str = rows[0][0] if rows else scope
+        if not rows:
             self._write("INSERT INTO site VALUES (?, ?)", (boot, scope))
 
     def belongs_to_this_boot(self) -> None:

@@ -43,15 +43,15 @@ def check_program(
     named, allowed = program.executable, f"{KEY} allows programs below {', '.join(folders)}"
     if not named.startswith("/"):
         raise NotAllowedError(f"executable {named!r} is not an absolute path: {allowed}")
-    found = os.path.realpath(named)
-    if not any(_is_below(found, os.path.realpath(folder)) for folder in folders):
-        where = "" if found == named else f", which is {found!r}"
+    path = os.path.realpath(named)
+    if not any(_is_below(path, os.path.realpath(folder)) for folder in folders):
+        where = "" if path == named else f", which is {path!r}"
         raise NotAllowedError(f"executable {named!r}{where}: {allowed}")
     _keep_to((name for name, _value in program.environment), variables)
     _keep_below(work, "directory", program.directory)
     for what in ("stdin", "stdout", "stderr"):
         _keep_below(work, what, getattr(program, what), directory=program.directory or "")
-    return replace(program, executable=found)
+    return replace(program, executable=path)
 
 
 def _keep_to(names: Iterable[str], patterns: tuple[str, ...]) -> None:

@@ -60,26 +60,26 @@ class FileSyncServer:
 
     def is_bound(self, claim: ClaimId, nonce: str) -> bool:
         """Check that the claim is bound to this starter and not over."""
-        found = self.claim(claim)
-        if found is None or not isinstance(found.state, (*BOUND, Stopping)):
+        known = self.claim(claim)
+        if known is None or not isinstance(known.state, (*BOUND, Stopping)):
             return False
-        return found.state.nonce == nonce
+        return known.state.nonce == nonce
 
     async def answer(self, claim: ClaimId, nonce: str, request: Message) -> Message:
         """Answer one request. Raises ValueError for an invalid one."""
-        found = self.claim(claim)
-        if found is None or not self.is_bound(claim, nonce):
+        known = self.claim(claim)
+        if known is None or not self.is_bound(claim, nonce):
             return _failure("this claim is over, or has another starter")
         try:
             match request.get("kind"):
                 case "get":
-                    return await asyncio.to_thread(self._input, found, request)
+                    return await asyncio.to_thread(self._input, known, request)
                 case "sum":
-                    return await self._sum_input(found, request)
+                    return await self._sum_input(known, request)
                 case "size" | "put":
-                    return await asyncio.to_thread(self._file, found, request)
+                    return await asyncio.to_thread(self._file, known, request)
                 case "done":
-                    return await self._complete(found, request)
+                    return await self._complete(known, request)
                 case kind:
                     raise ValueError(f"a question of kind {str(kind)[:40]!r}")
         except _NotOursError as error:
@@ -119,10 +119,10 @@ class FileSyncServer:
             return kept
         spec = Folder(self.folder(claim.id)).open(f"{STATE_FOLDER}/spec.json")
         try:
-            found = json.loads(spec.read(SPEC_BYTES_MAX, 0)).get("staged", ())
+            listed = json.loads(spec.read(SPEC_BYTES_MAX, 0)).get("staged", ())
         finally:
             spec.close()
-        names = frozenset(str(name) for name, _mode in found)
+        names = frozenset(str(name) for name, _mode in listed)
         self._staged[claim.id] = names
         while len(self._staged) > STAGED_KEPT:
             self._staged.pop(next(iter(self._staged)), None)  # another thread may do the same

@@ -46,9 +46,9 @@ class InputReferences:
             return []
         # Gone claims read nothing: several may be acknowledged before the first is forgotten.
         others = (
-            other.hold
-            for other in self._stored.values()
-            if other.id != claim and not isinstance(other.state, Gone)
+            reader.hold
+            for reader in self._stored.values()
+            if reader.id != claim and not isinstance(reader.state, Gone)
         )
-        still_read = {transfer for other in others for transfer in other.inputs}
+        still_read = {transfer for reader in others for transfer in reader.inputs}
         return [transfer for transfer in hold.inputs if transfer not in still_read]

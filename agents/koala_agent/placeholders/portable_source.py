@@ -31,7 +31,7 @@ def without_annotations(text: str) -> str:
 def compact(text: str) -> str:
     """Return a module without blank lines, indented by one space in place of four."""
     text = re.sub(r"\n{2,}", "\n", text)
-    return re.sub(r"(?m)^(?: {4})+", lambda found: " " * (len(found[0]) // 4), text)
+    return re.sub(r"(?m)^(?: {4})+", lambda indent: " " * (len(indent[0]) // 4), text)
 
 
 class _Portable(ast.NodeTransformer):

@@ -82,8 +82,8 @@ def _stamps(folder: str) -> Iterator[tuple[str, int, int, int]]:
                 if entry.is_dir(follow_symlinks=False):
                     yield from _stamps(entry.path)
                 else:
-                    found = entry.stat(follow_symlinks=False)
-                    yield entry.path, found.st_ino, found.st_size, found.st_ctime_ns
+                    status = entry.stat(follow_symlinks=False)
+                    yield entry.path, status.st_ino, status.st_size, status.st_ctime_ns
     except FileNotFoundError:
         return  # somebody has just removed it
 

@@ -165,8 +165,8 @@ def job_module() -> str:
 
 def _by_name(value: Program | LeaseTimes) -> dict[str, object]:
     """Return the fields of a value that are not None."""
-    found = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: content for name, content in found.items() if content is not None}
+    contents = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: content for name, content in contents.items() if content is not None}
 
 
 def why_unstarted(ended: Ended, settings: LaunchSettings) -> str:

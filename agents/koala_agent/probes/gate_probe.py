@@ -23,7 +23,7 @@ async def probe_gate(config: Config) -> str:
         return f"{EMULATED}: nothing to probe"
     dialect = dialect_of(config)
     async with reached(config) as site:
-        gates = dialect.read_gates(tuple([await site.run(one) for one in dialect.gates()]))
+        gates = dialect.read_gates(tuple([await site.run(command) for command in dialect.gates()]))
         trial = Trial(
             dialect,
             ask=site.run,
@@ -43,7 +43,7 @@ async def recorded_gate(config: Config) -> str:
         return EMULATED
     dialect = dialect_of(config)
     async with reached(config) as site:
-        gates = dialect.read_gates(tuple([await site.run(one) for one in dialect.gates()]))
+        gates = dialect.read_gates(tuple([await site.run(command) for command in dialect.gates()]))
     trial = read_trial(lrm_folder(Path(config.agent.state_dir)))
     usable = usable_gates(trial, gates)
     tried = describe_trial(trial, gates, is_automatic=config.lrm.gate_probe)

@@ -123,13 +123,13 @@ async def run_probe(config: Config) -> str:
             try:
                 async with asyncio.TaskGroup() as group:
                     looking = group.create_task(_poll_mailbox(site, mailbox, token, answer))
-                    found = await _await_call(config, placeholder, answer, site=site, where=mailbox)
+                    call = await _await_call(config, placeholder, answer, site=site, where=mailbox)
                     looking.cancel()
             except ExceptionGroup as errors:
                 raise errors.exceptions[
                     0
                 ] from None  # the one of _await_call: _poll_mailbox raises none
-        return _judged(config, found)
+        return _judged(config, call)
     async with (
         _listening(config, token, answer) as port,
         reached(config, agent_port=port) as site,
@@ -148,19 +148,19 @@ async def run_probe(config: Config) -> str:
         ]
         placeholder = a_placeholder(config, body=f"exec {shlex.join(words)}")
         where = f"{', '.join(endpoint.addresses)} port {endpoint.port}"
-        found = await _await_call(config, placeholder, answer, site=site, where=where)
-    return _judged(config, found)
+        call = await _await_call(config, placeholder, answer, site=site, where=where)
+    return _judged(config, call)
 
 
-def _judged(config: Config, found: dict[str, object]) -> str:
-    node = f"node {found['host']} reached {found['address']} with Python {found['python']}"
-    if config.starter.shared and not found["sees"]:
+def _judged(config: Config, call: dict[str, object]) -> str:
+    node = f"node {call['host']} reached {call['address']} with Python {call['python']}"
+    if config.starter.shared and not call["sees"]:
         raise ConfigError(
             f"{node}, but does not see agent.state_dir = {config.agent.state_dir!r}: put it on a"
             " shared file system, or set starter.shared = false"
         )
-    if found["tried"]:
-        raise NotableError(f"{node}; others of starter.addresses failed: {found['tried']}")
+    if call["tried"]:
+        raise NotableError(f"{node}; others of starter.addresses failed: {call['tried']}")
     return node
 
 
@@ -189,9 +189,9 @@ async def _listening(
 
     async def receive_call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ValueError, OSError):
-            found = json.loads(await reader.readline())
-            if isinstance(found, dict) and found.get("token") == token and not answer.done():
-                answer.set_result(found)
+            call = json.loads(await reader.readline())
+            if isinstance(call, dict) and call.get("token") == token and not answer.done():
+                answer.set_result(call)
         writer.close()
 
     listen, port = config.starter.listen, config.starter.port

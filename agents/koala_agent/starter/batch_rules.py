@@ -79,7 +79,7 @@ def rules_of(spec: dict[str, object]) -> BatchRules:
 def allocation(
     rules: BatchRules, environment: Mapping[str, str], *, cpus_per_task: int = 1
 ) -> tuple[tuple[str, int], ...]:
-    """Return the machines of this batch job, ours first, with the processes that each has room for:
+    """Return the nodes of this batch job, ours first, with the processes that each has room for:
     one a slot, or for `cpus_per_task` of them. Empty where the batch system does not report them.
     """
     if rules.hosts_variable:
@@ -87,7 +87,7 @@ def allocation(
             names = expand_names(environment.get(rules.hosts_variable, ""))
             counts = expand_counts(environment.get(rules.counts_variable, ""))
         except ValueError as error:  # a newer version's format: run everything here
-            log(f"the machines of this batch job cannot be read: {error}")
+            log(f"the nodes of this batch job cannot be read: {error}")
             return ()
         return tuple(zip(names, counts)) if len(names) == len(counts) else ()
     if rules.hosts_file_variable:

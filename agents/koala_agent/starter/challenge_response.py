@@ -7,7 +7,7 @@
 With `"encrypts": true` in the first line all after the second one is TLS, and the agent's proof is
 of its certificate, too: nobody stands between the two.
 
-A helper on another machine and its starter do the same with a secret of their own: there the helper
+A helper on another node and its starter do the same with a secret of their own: there the helper
 is the one that asks, and its name takes the claim's place.
 The secret itself is never sent. An eavesdropper learns nothing that authenticates it, and a process
 that took the port of a dead agent is detected before anything of it is believed. Without TLS the

@@ -15,7 +15,7 @@ def main(arguments: list[str]) -> int:
 
     - `starter.py SPEC`: the starter of one claim; the exit status is always 0, the end says the
       rest.
-    - `starter.py machine`: its helper on another machine.
+    - `starter.py machine`: its helper on another node.
     - `starter.py resident ...`: the parent of the starters of an agent on this machine.
     - `starter.py VERB STATE ...`: a program's launcher.
     """

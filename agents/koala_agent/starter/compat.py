@@ -149,15 +149,15 @@ def read_fields(cls: type[Record], given: dict[str, object]) -> Record:
 
 def _readers_of(cls: type) -> list[_Reader]:
     """Return the readers of a class's fields."""
-    found = _KNOWN.get(cls)
-    if found is not None:
-        return found
-    found = _KNOWN[cls] = []
+    readers = _KNOWN.get(cls)
+    if readers is not None:
+        return readers
+    readers = _KNOWN[cls] = []
     for name, kind in cls.__annotations__.items():
         is_optional = kind.endswith(OPTIONAL)
         reader = _PARSERS[kind[: -len(OPTIONAL)] if is_optional else kind]
-        found.append((name, is_optional, reader))
-    return found
+        readers.append((name, is_optional, reader))
+    return readers
 
 
 def _to_real(value: object) -> float:

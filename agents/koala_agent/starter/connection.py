@@ -64,8 +64,8 @@ def find_address(host: str, port: int) -> Found:
         socket.inet_pton(socket.AF_INET, host)
     except OSError:
         # As bytes: the codec of texts takes 10 ms to load.
-        found = socket.getaddrinfo(to_bytes(host), port, type=socket.SOCK_STREAM)
-        return found[0][0], found[0][4]
+        addresses = socket.getaddrinfo(to_bytes(host), port, type=socket.SOCK_STREAM)
+        return addresses[0][0], addresses[0][4]
     return socket.AF_INET, (host, port)  # no name, so no resolver is loaded
 
 
@@ -243,21 +243,21 @@ class Connection:
             return
         host, port = self._addresses[self._next % len(self._addresses)]
         self._next += 1
-        found = self._resolved.get((host, port))
-        if found is None and not self._has_orders:
-            found = self._resolve(host, port)
-        if found is None:
+        address = self._resolved.get((host, port))
+        if address is None and not self._has_orders:
+            address = self._resolve(host, port)
+        if address is None:
             self.events.append(Disconnected())
             return
         try:
-            dialled = socket.socket(found[0], socket.SOCK_STREAM)
+            dialled = socket.socket(address[0], socket.SOCK_STREAM)
         except OSError as error:
             log(f"{host}:{port}: {error}")
             self.events.append(Disconnected())
             return
         dialled.settimeout(0)
         dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        dialled.connect_ex(found[1])
+        dialled.connect_ex(address[1])
         self._dialled = dialled
         self._watch.add(dialled.fileno(), select.POLLOUT, self._connected)
 
@@ -300,12 +300,12 @@ class Connection:
 
     def _resolve(self, host: str, port: int) -> Found | None:
         try:
-            found = find_address(host, port)
+            address = find_address(host, port)
         except OSError as error:
             log(f"{host}:{port}: {error}")
             return None
-        self._resolved[host, port] = found
-        return found
+        self._resolved[host, port] = address
+        return address
 
     def _connected(self, _events: int) -> None:
         dialled = self._dialled

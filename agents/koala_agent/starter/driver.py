@@ -5,40 +5,11 @@ from __future__ import annotations
 import os
 import time
 
+from koala_agent.starter import events as ev
 from koala_agent.starter.batch_rules import rules_of
 from koala_agent.starter.compat import boot_now, log, read_file, to_object
 from koala_agent.starter.connection import Connection, Watch
-from koala_agent.starter.events import (
-    QUESTION_BITS,
-    Answer,
-    ClosePaths,
-    Deliver,
-    Delivered,
-    Dial,
-    Exit,
-    Fork,
-    MachineLost,
-    MeasureProgress,
-    Open,
-    Opened,
-    PauseProgram,
-    PortsMoved,
-    Prepare,
-    ProbePaths,
-    ProcessesCounted,
-    Ready,
-    Resize,
-    ResumeProgram,
-    Send,
-    Settings,
-    Signal,
-    TooLate,
-    Unexecutable,
-    Woken,
-    WriteEnd,
-)
 from koala_agent.starter.light import dumps, loads
-from koala_agent.starter.machine_driver import MachineDriver
 from koala_agent.starter.messages import END_FILE, PASS_FILE, EndRecord, PassRecord, to_json
 from koala_agent.starter.process_host import ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
@@ -46,6 +17,7 @@ from koala_agent.starter.processes import Served
 from koala_agent.starter.procfs import boot_id
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, ClaimProgram, Specification
 from koala_agent.starter.state_machine.starter import StarterMachine
+from koala_agent.starter.state_machine_driver import MachineDriver
 from koala_agent.starter.subreaper import keep
 
 TYPE_CHECKING = False
@@ -87,7 +59,7 @@ class StarterDriver:
             from koala_agent.starter.node.remote_nodes import RemoteNodes  # noqa: PLC0415 - late: few have any
 
             self._nodes = RemoteNodes(spec, self._program, self.watch, nonce=nonce)
-        self._resize: Resize | None = None
+        self._resize: ev.Resize | None = None
         self._paths: PathProbes | None = None
         self._passing = -1
         self._is_pass_unsynced = False
@@ -100,7 +72,7 @@ class StarterDriver:
         problem = self._program.problem()
         self._connection.resolve()  # now, while nothing runs: later a hanging look-up would do harm
         driver = MachineDriver(self._machine, self)
-        driver.drive(Unexecutable(reason=problem) if problem else Woken())
+        driver.drive(ev.Unexecutable(reason=problem) if problem else ev.Woken())
         self.close()
 
     def close(self) -> None:
@@ -149,14 +121,14 @@ class StarterDriver:
         return [event for event in map(self._together, events) if event is not None]
 
     def _together(self, event: Event) -> Event | None:
-        """Merge the events of all machines: an event passes when all machines have reported it."""
+        """Merge the events of all nodes: an event passes when all nodes have reported it."""
         nodes = self._nodes
-        if isinstance(event, PortsMoved):
-            return PortsMoved(ports=self._port_counts())
-        if isinstance(event, Ready) and nodes is not None:
+        if isinstance(event, ev.PortsMoved):
+            return ev.PortsMoved(ports=self._port_counts())
+        if isinstance(event, ev.Ready) and nodes is not None:
             return event if self._process_host.is_ready and nodes.is_ready else None
-        if isinstance(event, (Delivered, MachineLost)):
-            if isinstance(event, Delivered):
+        if isinstance(event, (ev.Delivered, ev.NodeLost)):
+            if isinstance(event, ev.Delivered):
                 self._delivered.append(event.problem)
                 self._is_lost |= event.is_lost
             else:
@@ -166,27 +138,27 @@ class StarterDriver:
             if nodes is not None and len(self._delivered) < nodes.present + 1:
                 return None
             problem = "; ".join(text for text in self._delivered if text)
-            return Delivered(problem=problem, is_lost=self._is_lost)
+            return ev.Delivered(problem=problem, is_lost=self._is_lost)
         return event
 
     def carry_out(self, action: Action) -> list[Event]:
-        if isinstance(action, Send):
+        if isinstance(action, ev.Send):
             self._connection.send(action.message)
-        elif isinstance(action, Dial):
+        elif isinstance(action, ev.Dial):
             self._connection.dial()
-        elif isinstance(action, Answer):
+        elif isinstance(action, ev.Answer):
             self._answer(action)
-        elif isinstance(action, ProbePaths):
+        elif isinstance(action, ev.ProbePaths):
             from koala_agent.starter.path_probes import PathProbes  # noqa: PLC0415 - late: few jobs need it
 
             self._paths = PathProbes(action.order, self._claim, self.watch)
-        elif isinstance(action, ClosePaths):
+        elif isinstance(action, ev.ClosePaths):
             if self._paths is not None:
                 self._paths.close()
             self._paths = None
-        elif isinstance(action, Exit):
+        elif isinstance(action, ev.Exit):
             self.is_over = True
-        elif isinstance(action, WriteEnd):
+        elif isinstance(action, ev.WriteEnd):
             log(f"ended: {dumps(action.end).decode()}")
             self._write_end(action.end)
         else:
@@ -194,52 +166,52 @@ class StarterDriver:
         return []
 
     def _on_processes(self, action: Action) -> list[Event]:  # noqa: C901 - a line a kind
-        if isinstance(action, Fork):
+        if isinstance(action, ev.Fork):
             return self._fork()
-        if isinstance(action, Prepare):
+        if isinstance(action, ev.Prepare):
             return self._prepare(action.bundle or self._program.solo)
-        if isinstance(action, Open):
+        if isinstance(action, ev.Open):
             return self._open(action)
-        if isinstance(action, Signal):
+        if isinstance(action, ev.Signal):
             self._signal(action.number)
-        elif isinstance(action, Resize):
+        elif isinstance(action, ev.Resize):
             self._resize = action
             self._announce(action)
-        elif isinstance(action, MeasureProgress):
+        elif isinstance(action, ev.MeasureProgress):
             host = self._process_host
             return [*host.reap(), host.work_meter.measure(self._excluded())]
-        elif isinstance(action, PauseProgram):
+        elif isinstance(action, ev.PauseProgram):
             self._process_host.work_meter.pause()
-        elif isinstance(action, ResumeProgram):
+        elif isinstance(action, ev.ResumeProgram):
             self._process_host.work_meter.resume()
-        elif isinstance(action, Deliver):
+        elif isinstance(action, ev.Deliver):
             log("nothing is left; what was written goes to the agent")
             if self._nodes is not None:
                 self._nodes.broadcast("deliver", is_whole=action.is_whole)
             return self._process_host.deliver(is_whole=action.is_whole)
         return []
 
-    def _answer(self, action: Answer) -> None:
-        if self._nodes is not None and action.question >> QUESTION_BITS:
+    def _answer(self, action: ev.Answer) -> None:
+        if self._nodes is not None and action.question >> ev.QUESTION_BITS:
             self._nodes.answer(action.question, action.answer)
         else:
             self._process_host.answer(action.question, action.answer)
 
     def _fork(self) -> list[Event]:
-        """Fork here and on the other machines, which report later when they are ready. What the
+        """Fork here and on the other nodes, which report later when they are ready. What the
         pass needs on disk is made now: an answer to an Arm waits for no new file of it.
         """
         events = self._process_host.fork()
         try:
             self._reserve_pass()
         except OSError as error:
-            return [MachineLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
-        if self._nodes is None or any(isinstance(event, Unexecutable) for event in events):
+            return [ev.NodeLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
+        if self._nodes is None or any(isinstance(event, ev.Unexecutable) for event in events):
             return events
         try:
             self._nodes.fork(self._connection.address)
         except OSError as error:
-            return [MachineLost(kind="vanished", reason=f"other machines: {error}")]
+            return [ev.NodeLost(kind="vanished", reason=f"other nodes: {error}")]
         return events if self._nodes.is_ready else []
 
     def _reserve_pass(self) -> None:
@@ -254,15 +226,15 @@ class StarterDriver:
         try:
             self._process_host.prepare(bundle)
         except (OSError, ValueError) as error:
-            return [MachineLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
+            return [ev.NodeLost(kind="vanished", reason=f"cannot prepare its processes: {error}")]
         if self._nodes is not None:
             self._nodes.broadcast("prepare", bundle=bundle)
         if self._resize is not None:
             self._announce(self._resize)
         return []
 
-    def _announce(self, resize: Resize) -> None:
-        """Let the processes of all machines know of their job's members."""
+    def _announce(self, resize: ev.Resize) -> None:
+        """Let the processes of all nodes know of their job's members."""
         self._process_host.resize(resize, self._excluded())
         if self._nodes is not None:
             self._nodes.broadcast("resize", **vars(resize))
@@ -274,11 +246,11 @@ class StarterDriver:
         except OSError as error:
             log(f"{END_FILE} cannot be written: {error}")  # the agent is told all the same
 
-    def _open(self, action: Open) -> list[Event]:
+    def _open(self, action: ev.Open) -> list[Event]:
         """Check the clock once, write the record of the pass, and open the barrier."""
         at = boot_now()
         if at > action.not_after:
-            return [TooLate()]
+            return [ev.TooLate()]
         passed = PassRecord(nonce=self._nonce, passed_at=self._machine.to_daemons(at))
         os.pwrite(self._passing, dumps(to_json(passed)), 0)
         if self._nodes is not None:  # first, as its way is longer
@@ -291,7 +263,7 @@ class StarterDriver:
         if action.has_peers:
             time.sleep(REPORT_PAUSE_S)
         self._is_pass_unsynced = True
-        return [Opened(at=at, is_everywhere=self._nodes is None)]
+        return [ev.Opened(at=at, is_everywhere=self._nodes is None)]
 
     def _signal(self, number: int) -> None:
         if self._nodes is not None:
@@ -313,7 +285,7 @@ class StarterDriver:
             cpu_s += nodes.cpu_s
             memory_bytes = max(memory_bytes, nodes.memory_bytes)
         is_carrying = left == 0 and self._process_host.finish_ports()
-        looked = ProcessesCounted(
+        looked = ev.ProcessesCounted(
             left=left + is_carrying,
             is_known=not is_carrying and (nodes is None or nodes.is_known()),
             cpu_s=cpu_s,
@@ -323,7 +295,7 @@ class StarterDriver:
         return [*self._process_host.reap(), looked]
 
     def _port_counts(self) -> Counts:
-        """Return what all machines have moved to ports of others, by port."""
+        """Return what all nodes have moved to ports of others, by port."""
         machines = [self._process_host.port_counts]
         if self._nodes is not None:
             machines += self._nodes.port_counts
@@ -354,7 +326,7 @@ LOG_FILE = "placeholder.out"
 """Log file of a starter that was carried by its batch script."""
 
 
-def _settings(program: ClaimProgram, nonce: str) -> Settings:
+def _settings(program: ClaimProgram, nonce: str) -> ev.Settings:
     return settings_of(
         program.spec,
         nonce,
@@ -382,9 +354,9 @@ def settings_of(
     ranks: int = 0,
     hosts: tuple[tuple[str, int], ...] = (),
     boot: str = "",
-) -> Settings:
+) -> ev.Settings:
     """Return the settings of the machine."""
-    return Settings(
+    return ev.Settings(
         claim=spec.claim,
         secret=spec.secret,
         nonce=nonce,

@@ -71,7 +71,7 @@ class Received:
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """All processes are forked and blocked, on all machines."""
+    """All processes are forked and blocked, on all nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +98,8 @@ class RankEnded:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MachineLost:
-    """Another machine of the component is lost, or got the start too late; `kind` and `reason` are
+class NodeLost:
+    """Another node of the component is lost, or got the start too late; `kind` and `reason` are
     for the end.
     """
 
@@ -120,7 +120,7 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedEverywhere:
-    """The last process of all machines passed at this instant."""
+    """The last process of all nodes passed at this instant."""
 
     at: float
 
@@ -141,7 +141,7 @@ class SiteSignalled:
 class ProcessesCounted:
     """Number and resource usage of the processes left of all that was started.
 
-    Unless `is_known` another machine has not reported yet.
+    Unless `is_known` another node has not reported yet.
     """
 
     left: int
@@ -236,7 +236,7 @@ class Fork:
 
 @dataclass(frozen=True, kw_only=True)
 class Begin:
-    """Begin the component's work on another machine, by this order."""
+    """Begin the component's work on another node, by this order."""
 
     order: dict[str, object]
 
@@ -250,7 +250,7 @@ class Prepare:
 
 @dataclass(frozen=True, kw_only=True)
 class Resize:
-    """Let the program know which members its job has now, here and on other machines. With
+    """Let the program know which members its job has now, here and on other nodes. With
     `leave_s` it shall end within so many seconds.
     """
 
@@ -338,7 +338,7 @@ class Exit:
 if TYPE_CHECKING:
     Event: TypeAlias = (
         "Connected | Disconnected | Received | Ready | Unexecutable | ProcessEnded | RankEnded"
-        " | MachineLost | Opened | OpenedEverywhere | TooLate | SiteSignalled | ProcessesCounted"
+        " | NodeLost | Opened | OpenedEverywhere | TooLate | SiteSignalled | ProcessesCounted"
         " | ValueRequested | ProgressMeasured | PathsProbed | PortsMoved | Delivered | Woken"
     )
     Action: TypeAlias = (

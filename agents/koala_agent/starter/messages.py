@@ -67,7 +67,7 @@ class EndRecord:
 class Hello:
     """The check-in; after a reconnection it has the whole state.
 
-    On the line the secret is replaced by a proof (`challenge_response`). Hosts are the machines of
+    On the line the secret is replaced by a proof (`challenge_response`). Hosts are the nodes of
     the allocation, each with its processors. `armed` is the number of the Arm that was answered,
     `end` is an End.
     """

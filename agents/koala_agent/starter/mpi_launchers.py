@@ -36,7 +36,13 @@ from koala_agent.starter.compat import (
     to_texts,
 )
 from koala_agent.starter.node.state_machine import POLL_S
-from koala_agent.starter.program import SPECIFICATION, ClaimProgram, again, machines, rendezvous
+from koala_agent.starter.program import (
+    SPECIFICATION,
+    ClaimProgram,
+    again,
+    processes_by_node,
+    rendezvous,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,9 +90,9 @@ class ClaimFolder:
         """Find a program of the site, whatever the job made of PATH. Raises FileNotFoundError."""
         places = (os.environ.get("PATH"), str(self.launch["path"]))
         for path in places:
-            found = shutil.which(name, path=path)
-            if found:
-                return found
+            path_there = shutil.which(name, path=path)
+            if path_there:
+                return path_there
         raise FileNotFoundError(f"{name}: not found in PATH={places[0]}")
 
     def before(self, index: int) -> int:
@@ -94,8 +100,8 @@ class ClaimFolder:
         return sum(to_count(self.members[i]["processes"]) for i in self.world if i < index)
 
     def nodes_before(self, index: int) -> int:
-        """Count the machines of MPI_COMM_WORLD before this member's."""
-        return sum(len(machines(self.members[i])) for i in self.world if i < index)
+        """Count the nodes of MPI_COMM_WORLD before this member's."""
+        return sum(len(processes_by_node(self.members[i])) for i in self.world if i < index)
 
 
 # Ranks --------------------------------------------------------------------------------------------
@@ -140,7 +146,7 @@ def rank(claim_folder: ClaimFolder) -> int:
 def _own_kv(claim_folder: ClaimFolder) -> str:
     """Return the path of this machine's key-value socket.
 
-    A launcher may have passed on the path of another machine's, which does not work here.
+    A launcher may have passed on the path of another node's, which does not work here.
     """
     for path in (os.environ.get("KOALA_KV", ""), str(claim_folder.launch["kv"])):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -209,7 +215,7 @@ def lead(claim_folder: ClaimFolder) -> int:
     hosts = [
         f"m{i}n{node}:{count}"  # never resolved; they only have to differ
         for i in claim_folder.world
-        for node, count in enumerate(machines(claim_folder.members[i]))
+        for node, count in enumerate(processes_by_node(claim_folder.members[i]))
     ]
     ranks = sum(to_count(claim_folder.members[i]["processes"]) for i in claim_folder.world)
     port = to_count(to_object(claim_folder.bundle["master"])["port"])
@@ -260,7 +266,7 @@ def _mpiexec(claim_folder: ClaimFolder) -> str:
 
 def _fill(launcher: list[str], claim_folder: ClaimFolder) -> list[str]:
     """Fill in the site's launcher command for this component."""
-    counts = machines(claim_folder.member)
+    counts = processes_by_node(claim_folder.member)
     hosts = ",".join(f"{h}:{n}" for h, n in zip(to_texts(claim_folder.member["hosts"]), counts))
     known = {"{processes}": str(claim_folder.member["processes"]), "{hosts}": hosts}
     filled = []

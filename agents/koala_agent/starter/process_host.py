@@ -1,5 +1,5 @@
 """Host of the processes of one computer, with their signals, values and files: for a starter or a
-helper on another machine."""
+helper on another node."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ import os
 import select
 import sys
 
+from koala_agent.starter import events as ev
 from koala_agent.starter.blocked.process import PAUSE_SIGNALS, SITE_SIGNALS
 from koala_agent.starter.compat import log, write_all
-from koala_agent.starter.events import (
-    Delivered,
-    MachineLost,
-    PortsMoved,
-    ProcessEnded,
-    Ready,
-    SiteSignalled,
-    Unexecutable,
-    WorldRequested,
-)
 from koala_agent.starter.exchange.kv_socket import KeyValueSocket
 from koala_agent.starter.light import dumps, signal
 from koala_agent.starter.processes import Processes
@@ -142,10 +133,10 @@ class ProcessHost:
         events, self._events = self._events, []
         if self._forwarder is not None and self._forwarder.has_news:
             self._forwarder.has_news = False
-            events.append(PortsMoved(ports=self._forwarder.counts))
+            events.append(ev.PortsMoved(ports=self._forwarder.counts))
         if self.kv_socket is not None:
             for asked in self.kv_socket.received:
-                if isinstance(asked, WorldRequested):
+                if isinstance(asked, ev.WorldRequested):
                     self._ask_world(asked)
                 else:
                     events.append(asked)
@@ -173,7 +164,7 @@ class ProcessHost:
         """Start the delivery of logs, and with `is_whole` of outputs, to the agent."""
         if self._file_sync is None:
             is_lost = self._deaths > 0
-            return [Delivered(problem=NOT_BROUGHT if is_lost else "", is_lost=is_lost)]
+            return [ev.Delivered(problem=NOT_BROUGHT if is_lost else "", is_lost=is_lost)]
         self._is_delivering = True
         self._is_whole = is_whole
         self._file_sync.deliver(is_whole=is_whole)
@@ -195,10 +186,10 @@ class ProcessHost:
             if "ready" in message:
                 self._is_fetched = True
                 if self.is_ready:
-                    self._events.append(Ready())
+                    self._events.append(ev.Ready())
             else:
                 self._is_delivering = False
-                self._events.append(Delivered(problem=str(message.get("problem", ""))))
+                self._events.append(ev.Delivered(problem=str(message.get("problem", ""))))
 
     def _file_sync_ended(self) -> None:
         """Handle the end of the file sync process: start another one, which resumes, or give up."""
@@ -215,9 +206,9 @@ class ProcessHost:
                 self.deliver(is_whole=self._is_whole)
         elif self._is_delivering:
             self._is_delivering = False
-            self._events.append(Delivered(problem=NOT_BROUGHT, is_lost=True))
+            self._events.append(ev.Delivered(problem=NOT_BROUGHT, is_lost=True))
         elif not self._is_fetched:
-            self._events.append(MachineLost(kind="vanished", reason="no input could be fetched"))
+            self._events.append(ev.NodeLost(kind="vanished", reason="no input could be fetched"))
 
     def _has_another(self, sync_request: SyncRequest) -> bool:
         if not self._is_fetched or (self._is_delivering and self._deaths > DEATHS_MAX):
@@ -241,8 +232,8 @@ class ProcessHost:
             if self._sync_request is not None and self._file_sync is None:
                 self._start_file_sync(self._sync_request)
         except OSError as error:
-            return [Unexecutable(reason=f"cannot prepare its processes: {error}")]
-        return [Ready()] if self.is_ready else []
+            return [ev.Unexecutable(reason=f"cannot prepare its processes: {error}")]
+        return [ev.Ready()] if self.is_ready else []
 
     def prepare(self, bundle: dict[str, object]) -> None:
         """Send the bundle to the blocked processes.
@@ -307,7 +298,7 @@ class ProcessHost:
         if name and self.processes.are_released:
             self.processes.signal(getattr(signal, "SIG" + name), excluded, is_notice=True)
 
-    def _ask_world(self, asked: WorldRequested) -> None:
+    def _ask_world(self, asked: ev.WorldRequested) -> None:
         if self._job_world is not None:
             self._job_world.ask(asked)
         else:
@@ -359,7 +350,7 @@ class ProcessHost:
         ended = self.processes.reap()
         self._read_errors(0)
         events, self._events = self._events, []
-        return events + [ProcessEnded(index=index, status=status) for index, status in ended]
+        return events + [ev.ProcessEnded(index=index, status=status) for index, status in ended]
 
     def _signalled(self, reading: int) -> None:
         for number in os.read(reading, 4096):
@@ -370,7 +361,7 @@ class ProcessHost:
                 self._pause(is_over=number == signal.SIGCONT)
             else:
                 name = next(name for name in SITE_SIGNALS if getattr(signal, name) == number)
-                self._events.append(SiteSignalled(reason=f"{name} from the site"))
+                self._events.append(ev.SiteSignalled(reason=f"{name} from the site"))
 
     def _pause(self, *, is_over: bool) -> None:
         """Forward a suspension by a batch system that stops and continues only the starter's
@@ -379,4 +370,4 @@ class ProcessHost:
             self.processes.signal(signal.SIGCONT if is_over else signal.SIGSTOP)
 
     def _read_errors(self, _events: int) -> None:
-        self._events += [Unexecutable(reason=text) for text in self.processes.read_errors()]
+        self._events += [ev.Unexecutable(reason=text) for text in self.processes.read_errors()]

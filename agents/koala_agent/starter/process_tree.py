@@ -122,10 +122,10 @@ def find_tree(nonce: str, excluded: Collection[int] = ()) -> list[int]:
         above.add(pid)
     mark = f"{MARK}={nonce}\0".encode()
     others = [pid for pid in sorted(parents) if pid not in above]
-    found = [pid for pid in others if _descends(pid, own, parents) or _carries(pid, mark)]
+    processes = [pid for pid in others if _descends(pid, own, parents) or _carries(pid, mark)]
     return [
         pid
-        for pid in found
+        for pid in processes
         if pid not in excluded and not any(_descends(pid, one, parents) for one in excluded)
     ]
 
@@ -151,8 +151,8 @@ def groups_elsewhere(pids: Iterable[int]) -> list[int]:
     All members of such a group descend from the makers of the session.
     """
     own = os.getsid(0)
-    found = map(_stat, pids)
-    return sorted({stat.group for stat in found if not stat.is_missing and stat.session != own})
+    stats = map(_stat, pids)
+    return sorted({stat.group for stat in stats if not stat.is_missing and stat.session != own})
 
 
 def started_at(pid: int) -> int:
@@ -168,7 +168,7 @@ def offspring() -> list[int]:
     """
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return descendants()
-    found: list[int] = []
+    processes: list[int] = []
     above = [os.getpid()]
     while above:
         pid = above.pop()
@@ -180,8 +180,8 @@ def offspring() -> list[int]:
             children = read_quietly(pid, f"task/{thread}/children")
             above += map(int, children.split())
         if pid != os.getpid():
-            found.append(pid)
-    return found
+            processes.append(pid)
+    return processes
 
 
 def descendants() -> list[int]:
@@ -191,8 +191,8 @@ def descendants() -> list[int]:
 
 
 def _parents() -> dict[int, int]:
-    found = {pid: _stat(pid) for pid in procfs.pids()}
-    return {pid: stat.parent for pid, stat in found.items() if not stat.is_over}
+    stats = {pid: _stat(pid) for pid in procfs.pids()}
+    return {pid: stat.parent for pid, stat in stats.items() if not stat.is_over}
 
 
 def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:

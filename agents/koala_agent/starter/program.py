@@ -88,7 +88,7 @@ class Specification:
 class ClaimProgram:
     """Program of a claim, from its specification, and the checks before the check-in.
 
-    `machine` counts the machines of the component, 0 being the starter's. `hosts` are those
+    `machine` counts the nodes of the component, 0 being the starter's. `hosts` are those
     machines, detected if not given.
     """
 
@@ -257,9 +257,9 @@ class ClaimProgram:
 def layout(
     job_type: str, processes: int, hosts: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[Main, ...], ...]:
-    """Assign the main processes to the machines."""
+    """Assign the main processes to the nodes."""
     slots = [count for _name, count in hosts]
-    counts = machines({"processes": processes, "slots": slots}) if slots else [processes]
+    counts = processes_by_node({"processes": processes, "slots": slots}) if slots else [processes]
     if job_type == "mpi":
         lead = Main(index=0, process=0, verb=("lead",))
         nodes = range(len(counts))
@@ -278,7 +278,7 @@ def again() -> list[str]:
     return [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0])]
 
 
-def machines(member: dict[str, object]) -> list[int]:
+def processes_by_node(member: dict[str, object]) -> list[int]:
     """Return the number of a member's processes on each machine that has any, filled one by one."""
     left = to_count(member["processes"])
     counts = []
@@ -302,7 +302,7 @@ def rendezvous(bundle: dict[str, object], process: int) -> dict[str, str]:
     master = to_object(bundle["master"])
     first = sum(to_count(member["processes"]) for member in members[:index])
     sizes = [to_count(member["processors"]) for member in members]
-    nodes = [machines(member) for member in members]
+    nodes = [processes_by_node(member) for member in members]
     local, node = process, 0
     while node + 1 < len(nodes[index]) and local >= nodes[index][node]:
         local -= nodes[index][node]

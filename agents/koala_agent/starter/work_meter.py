@@ -40,7 +40,7 @@ class WorkMeter:
         """Measure the work: the program's own report, else the processor-seconds used here.
 
         Processes that are the starter's own are `excluded`.
-        The component's other machines are assumed to have used as much for each of their processes.
+        The component's other nodes are assumed to have used as much for each of their processes.
         """
         used_s, groups = used_by(pid for pid in offspring() if pid not in excluded)
         mains = self._processes.mains

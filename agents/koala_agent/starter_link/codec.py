@@ -133,7 +133,7 @@ def _for_daemon(
         case starter_messages.PathsTried.KIND:
             tried = starter_messages.read(starter_messages.PathsTried, message)
             reached = tuple(
-                [(ClaimId(one), _bounded("a round trip", trip)) for one, trip in tried.reached]
+                [(ClaimId(name), _bounded("a round trip", trip)) for name, trip in tried.reached]
             )
             return PathsReport(
                 claim=claim,
@@ -302,7 +302,7 @@ def _arm_number(number: tuple[int, int]) -> ArmNumber:
 
 
 def _hosts(hosts: messages.Hosts) -> messages.Hosts:
-    """Check the machines of an allocation: pairs of name and processors."""
+    """Check the nodes of an allocation: pairs of name and processors."""
     if len(hosts) > HOSTS_MAX:
         raise ValueError(f"hosts = {str(hosts)[:80]!r} (expected up to {HOSTS_MAX} pairs)")
     for name, count in hosts:

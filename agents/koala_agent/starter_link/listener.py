@@ -44,7 +44,7 @@ CONNECTIONS_MAX = 20_000
 UNAUTHENTICATED_MAX = 128
 """Unauthenticated connections; one more closes the oldest."""
 FILE_SYNCS_SPARE = 2
-"""File syncs of a claim beyond one for each machine: one reconnects before its old connection
+"""File syncs of a claim beyond one for each node: one reconnects before its old connection
 is detected as lost."""
 HELLO_LIMIT_S = 10.0
 MAILBOX_HELLO_S = 60.0
@@ -73,8 +73,8 @@ def call_later(delay_s: float, call: Callable[[], None]) -> ScheduledCall:
     return asyncio.get_running_loop().call_later(delay_s, call)
 
 
-def one_machine(_claim: ClaimId) -> int:
-    """Return 1: a site of one machine."""
+def one_node(_claim: ClaimId) -> int:
+    """Return 1: a site of one node."""
     return 1
 
 
@@ -106,16 +106,16 @@ class StarterListener:
         later: Callable[[float, Callable[[], None]], ScheduledCall] = call_later,
         now: Callable[[], float] = clock.now,
         ask: Ask | None = None,
-        machines: Callable[[ClaimId], int] = one_machine,
+        nodes: Callable[[ClaimId], int] = one_node,
         carry: Carry | None = None,
     ) -> None:
-        """`machines` returns the number of machines of a claim: each has a file sync."""
+        """`nodes` returns the number of nodes of a claim: each has a file sync."""
         self.later = later
         self.now = now
         self._emit = emit
         self._secret = secret
         self._ask = ask
-        self._machines = machines
+        self._nodes = nodes
         self._carry = carry
         self._connections: dict[tuple[str, str], StarterConnection] = {}
         self._program_tokens = TokenBucket(PROGRAMS_PER_S, burst=PROGRAMS_BURST, now=now())
@@ -222,8 +222,8 @@ class StarterListener:
         sync_identity = claim, text(message, "nonce", most=NONCE_BYTES_MAX)
         file_syncs = self._file_syncs.setdefault(claim, [])
         file_syncs.append(connection)
-        if len(file_syncs) > self._machines(claim) + FILE_SYNCS_SPARE:
-            log.warning("file_sync.cut", claim=claim, reason="more file syncs than machines")
+        if len(file_syncs) > self._nodes(claim) + FILE_SYNCS_SPARE:
+            log.warning("file_sync.cut", claim=claim, reason="more file syncs than nodes")
             file_syncs.pop(0).abort()
         return sync_identity
 

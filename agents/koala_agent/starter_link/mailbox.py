@@ -108,13 +108,13 @@ class Mailbox:
             return self.why(error)
         if self._full:
             return self._full
-        return next((one.trouble for one in self._sessions.values() if one.trouble), "")
+        return next((session.trouble for session in self._sessions.values() if session.trouble), "")
 
     async def _try_to_write(self) -> None:
         """Write a file where a starter has been silent: in a full folder its messages wait, and we
         may have none that would find that out."""
         now = self.now()
-        is_silent = any(now > one.heard_at + TRIAL_S for one in self._sessions.values())
+        is_silent = any(now > session.heard_at + TRIAL_S for session in self._sessions.values())
         if now < self._tried_at + TRIAL_S or not (is_silent or self._full):
             return
         self._tried_at = now
@@ -159,17 +159,17 @@ class Mailbox:
 
     async def _turn(self, accept: Accept, secret: Secret) -> None:
         """Read what is new, write what waits, and tidy up."""
-        found: dict[str, list[int]] = defaultdict(list)
+        numbers: dict[str, list[int]] = defaultdict(list)
         names = await self._files.list(f"{self.folder}/{UP}")
         for name in names:
             session, _, number = name.rpartition(".")
             if number.isdecimal() and claim_of(session) is not None:
-                found[session].append(int(number))
-        for session in found.keys() - self._sessions.keys():
-            if 0 in found[session]:
+                numbers[session].append(int(number))
+        for session in numbers.keys() - self._sessions.keys():
+            if 0 in numbers[session]:
                 self._open(session, accept, secret)
-        known = [self._sessions[name] for name in found if name in self._sessions]
-        await _all(self._receive(session, sorted(found[session.name])) for session in known)
+        known = [self._sessions[name] for name in numbers if name in self._sessions]
+        await _all(self._receive(session, sorted(numbers[session.name])) for session in known)
         for each in tuple(self._sessions.values()):
             each.flush_soon()
             if self.now() > each.heard_at + SILENCE_S:
@@ -212,11 +212,11 @@ class Mailbox:
     async def _read(self, name: str) -> bytes | None:
         """Read a message; None for one that is gone, or not our account's, which is removed."""
         path = f"{self.folder}/{UP}/{name}"
-        found = await self._files.stat(path)
-        if found is None:
+        status = await self._files.stat(path)
+        if status is None:
             return None
-        is_ours = found.owner == self._owner and found.is_file and not found.mode & 0o022
-        if not is_ours or found.size_bytes > MESSAGE_MAX_BYTES:
+        is_ours = status.owner == self._owner and status.is_file and not status.mode & 0o022
+        if not is_ours or status.size_bytes > MESSAGE_MAX_BYTES:
             log.warning("mailbox.refused", reason=f"{name}: not a message of our account")
             await self._remove(name)
             return None
@@ -414,9 +414,9 @@ async def make_mailbox(files: SiteFiles, folder: str) -> int:
         await _make_private(files, each)
     ours = await _account(files, folders[1])
     for each in folders:
-        found = await files.stat(each)
-        if found is None or found.owner != ours:
-            owner = "missing" if found is None else f"of user id {found.owner}"
+        status = await files.stat(each)
+        if status is None or status.owner != ours:
+            owner = "missing" if status is None else f"of user id {status.owner}"
             raise PermissionError(1, f"{each} is {owner} (expected a folder of our own, {ours})")
     return ours
 
@@ -425,9 +425,9 @@ async def _make_private(files: SiteFiles, folder: str) -> None:
     """Make a folder for our account alone, or check the mode of the one that is there. Raises
     OSError and LocalManagerError."""
     await files.make_folder(folder)
-    found = await files.stat(folder)
-    if found is None or not found.is_folder or found.mode & 0o022:
-        mode = "missing" if found is None else f"of mode {found.mode:04o}"
+    status = await files.stat(folder)
+    if status is None or not status.is_folder or status.mode & 0o022:
+        mode = "missing" if status is None else f"of mode {status.mode:04o}"
         raise PermissionError(
             1, f"{folder} is {mode} (expected a folder that nobody else may write: chmod 700)"
         )
@@ -438,11 +438,11 @@ async def _account(files: SiteFiles, folder: str) -> int:
     LocalManagerError."""
     path = f"{folder}/.owner-{secrets.token_hex(4)}"
     await files.put(path, b"", is_durable=False)
-    found = await files.stat(path)
+    status = await files.stat(path)
     await files.remove(path)
-    if found is None:
+    if status is None:
         raise FileNotFoundError(2, f"{path} is gone: somebody else removes files there")
-    return found.owner
+    return status.owner
 
 
 async def _all(calls: Iterable[Any]) -> None:

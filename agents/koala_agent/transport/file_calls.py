@@ -49,11 +49,11 @@ def get(path: bytes, size_max: int) -> bytes:
 def status(path: bytes) -> "list[int] | None":
     """Return size, kind (folder, regular file), owner and mode; None when nothing is there."""
     try:
-        found = os.lstat(path)
+        entry = os.lstat(path)
     except FileNotFoundError:
         return None
-    kind = stat.S_ISDIR(found.st_mode), stat.S_ISREG(found.st_mode)
-    return [found.st_size, *kind, found.st_uid, stat.S_IMODE(found.st_mode)]
+    kind = stat.S_ISDIR(entry.st_mode), stat.S_ISREG(entry.st_mode)
+    return [entry.st_size, *kind, entry.st_uid, stat.S_IMODE(entry.st_mode)]
 
 
 def names(path: bytes) -> "list[bytes]":
@@ -119,14 +119,14 @@ def lined(value: object) -> object:
     """Return a value as a line may have it: bytes as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return [lined(one) for one in value] if isinstance(value, list) else value
+    return [lined(part) for part in value] if isinstance(value, list) else value
 
 
 def plain(value: object) -> object:
     """Return a value of a line as it was: text as bytes."""
     if isinstance(value, str):
         return base64.b64decode(value)
-    return [plain(one) for one in value] if isinstance(value, list) else value
+    return [plain(part) for part in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

@@ -39,10 +39,10 @@ class SiteFilesByCalls(ABC):
         return content
 
     async def stat(self, path: str) -> FileStatus | None:
-        found = await self._call("status", os.fsencode(path))
-        if found is None:
+        status = await self._call("status", os.fsencode(path))
+        if status is None:
             return None
-        size_bytes, is_folder, is_file, owner, mode = found
+        size_bytes, is_folder, is_file, owner, mode = status
         return FileStatus(
             size_bytes=size_bytes, is_folder=is_folder, is_file=is_file, owner=owner, mode=mode
         )

@@ -133,18 +133,18 @@ class SSHConnection:
     # The connection ------------------------------------------------------------------------------
 
     async def _check(self) -> None:
-        found = await self._host.check()
-        if found is None:
+        identity = await self._host.check()
+        if identity is None:
             self._lose(self._host.failure)  # before it is opened again, which takes its time
-            found = await self._host.open()
-        if found is None:
+            identity = await self._host.open()
+        if identity is None:
             self._lose(self._host.failure)
             return
-        if found != self._identity:
-            if found == self._refused and self._clock() < self._try_at:
+        if identity != self._identity:
+            if identity == self._refused and self._clock() < self._try_at:
                 return
-            self._refused = found
-            await self._set_up(found)
+            self._refused = identity
+            await self._set_up(identity)
         if self._clock() >= self._ports_at:
             await self._open_other_ports()
 
@@ -161,7 +161,7 @@ class SSHConnection:
         if is_news and not self._is_trial:
             log.warning("ssh.lost", host=self._settings.host, reason=self.trouble)
 
-    async def _set_up(self, found: Identity) -> None:
+    async def _set_up(self, identity: Identity) -> None:
         """Prepare a connection that is new to us. Raises LocalManagerError."""
         self._back_off()
         self._identity = None  # until its ports are open
@@ -176,9 +176,9 @@ class SSHConnection:
         self._host_name = answer.out.strip().rpartition("\n")[2]
         self.noise = text_before(marked)
         await self._open_ports_again()
-        self._identity, self._failure, self._pause_s = found, None, FIRST_PAUSE_S
+        self._identity, self._failure, self._pause_s = identity, None, FIRST_PAUSE_S
         self._refused = None
-        self._host.use(found)
+        self._host.use(identity)
         if not self._is_trial:
             log.info("ssh.connected", host=self._settings.host, ports=self._open_ports)
 
@@ -201,7 +201,7 @@ class SSHConnection:
                     f"{self._settings.host} opens no port for starters (AllowTcpForwarding of its"
                     " ssh server)"
                 )
-            others = [one for one in self._ports if one != port]
+            others = [known for known in self._ports if known != port]
             self._ports = [port, *others][:PORTS_MAX]
             self._open_ports.insert(0, port)
             if not self._is_trial:
@@ -231,9 +231,9 @@ class SSHConnection:
 
 def _read_ports(state_dir: Path) -> list[int]:
     with suppress(OSError, ValueError):
-        found = json.loads((state_dir / PORTS_FILE).read_text(encoding="ascii"))
-        if isinstance(found, list):
-            return [port for port in found if isinstance(port, int) and 0 < port < 2**16]
+        ports = json.loads((state_dir / PORTS_FILE).read_text(encoding="ascii"))
+        if isinstance(ports, list):
+            return [port for port in ports if isinstance(port, int) and 0 < port < 2**16]
     return []
 
 

@@ -69,32 +69,32 @@ class SSHHost:
 
     async def check(self) -> Identity | None:
         """Return the connection that is open; None, with a `failure` once it was lost."""
-        found = await asyncio.to_thread(socket_identity, self.control)
-        if found is not None:
+        identity = await asyncio.to_thread(socket_identity, self.control)
+        if identity is not None:
             self.failure = None
         elif self._used is not None:
             self._used = None
             self._fail(f"ssh to {self.settings.host}: connection lost")
             self._pause_s, self._try_at = FIRST_PAUSE_S, self._clock()
-        return found
+        return identity
 
     async def open(self) -> Identity | None:
         """Open the connection where no person is needed, and return it; None, with a `failure`,
         while there is none. One site does it for all."""
         async with self._opening:
-            found = await self.check()
-            if found is None and self._clock() >= self._try_at:
+            identity = await self.check()
+            if identity is None and self._clock() >= self._try_at:
                 try:
-                    found = await self._open()
+                    identity = await self._open()
                 except (LocalManagerError, OSError) as error:
                     self._fail(str(error))
-            if found is not None:
+            if identity is not None:
                 self.failure = None
-            return found
+            return identity
 
-    def use(self, found: Identity) -> None:
+    def use(self, identity: Identity) -> None:
         """Note that this connection serves: when it is lost, the next one is opened at once."""
-        self._used = found
+        self._used = identity
         self._pause_s = FIRST_PAUSE_S
 
     async def _open(self) -> Identity | None:

@@ -66,8 +66,8 @@ class SSHSettings:
             return str(path)
         folder = Path(gettempdir()) / f"koala-{os.geteuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077 or folder.is_symlink():
+        place = folder.lstat()
+        if place.st_uid != os.geteuid() or place.st_mode & 0o077 or folder.is_symlink():
             raise ConfigError(f"{folder} (expected a folder of this account with mode 0700)")
         status = self.state_dir.stat()  # the same folder by any name
         return str(folder / f"{status.st_dev:x}-{status.st_ino:x}")
@@ -145,8 +145,8 @@ def user_of(host: str, options: Sequence[str]) -> str:
         raise ConfigError(f"transport.host = {host!r}: {last_line(error.stderr)}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"ssh cannot be run: {error}: install the OpenSSH client") from error
-    found = re.search(r"^user (.+)$", done.stdout, re.MULTILINE)
-    return found[1] if found else ""
+    user = re.search(r"^user (.+)$", done.stdout, re.MULTILINE)
+    return user[1] if user else ""
 
 
 def socket_identity(control: str) -> Identity | None:
@@ -155,10 +155,10 @@ def socket_identity(control: str) -> Identity | None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(PROBE_S)
             probe.connect(control)
-        found = Path(control).stat()
+        status = Path(control).stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
 def remove_dead(control: str) -> None:

@@ -65,8 +65,10 @@ def remote_line(
     if not is_login:
         return encoded("\n".join([_SAY, _FIND, *left_out, *names, f"exec {limit} {argv}"]))
     back = "exec <&3 >&4 2>&5 3<&- 4>&- 5>&-"
-    found = f"command -v {shlex.quote(command.argv[0])} >/dev/null || PATH=$PATH:/usr/bin:/bin"
-    inner = "\n".join([back, _SAY, *left_out, *names, found, f"exec {argv}"])
+    has_command = (
+        f"command -v {shlex.quote(command.argv[0])} >/dev/null || PATH=$PATH:/usr/bin:/bin"
+    )
+    inner = "\n".join([back, _SAY, *left_out, *names, has_command, f"exec {argv}"])
     return encoded("\n".join([_FIND, _LOGIN, f'exec {limit} "$s" -l -c {shlex.quote(inner)}']))
 
 

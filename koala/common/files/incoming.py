@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 from koala.common.files.confined_folder import Descriptor
 from koala.common.files.names import escape
 from koala.common.files.parts import open_part
+from koala.common.identity.private_files import sync
 from koala.common.protocol.messages import FetchOrder
 from koala.common.runtime.disk_formats import COPIES
 
@@ -89,7 +89,7 @@ class Incoming:
         """Rename the part, whose bytes are durable and checked, to the finished copy."""
         _write_record(self._record(order.transfer), {"part": _identity(order), "took_s": took_s})
         self.part(order.transfer).rename(self.path(order.transfer))
-        _sync_folder(self._folder)
+        sync(self._folder)
 
     def remove(self, transfer: str) -> None:
         """Delete all files of a transfer; none is no error."""
@@ -144,11 +144,3 @@ def _write_record(path: Path, record: dict[str, object]) -> None:
 def _fresh(record: Path) -> Path:
     """Return the path of the record while it is written; a crash or a full disk may leave it."""
     return record.with_suffix(".json.part")
-
-
-def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -76,12 +76,12 @@ def write_private(path: Path, content: bytes, *, is_durable: bool = True) -> Non
         part.unlink(missing_ok=True)
         raise
     if is_durable:
-        sync_folder(path.parent)
+        sync(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the entries of a folder durable. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync(path: Path) -> None:
+    """Make a file, or the names in a folder, durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

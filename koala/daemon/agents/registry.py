@@ -142,21 +142,18 @@ class AgentRegistry:
         if self._duplicate_agents.is_contended(site, self._clock.now()):
             again = "its sessions replace each other again and again"
             return f"{again}, as when {WORDS}: stop one of them"
-        connection = self._sessions.of(site)
-        report = None if connection is None else connection.report
-        return "" if report is None else report.trouble
+        figures = self._figures(site)
+        return "" if figures is None else figures.trouble
 
     def why_idle(self, site: SiteName) -> str:
         """Return why no more processors of a site are idle; empty where all are, or nobody says."""
-        connection = self._sessions.of(site)
-        report = None if connection is None else connection.report
-        return "" if report is None else report.why_idle
+        figures = self._figures(site)
+        return "" if figures is None else figures.why_idle
 
     def commands(self, site: SiteName) -> str:
         """Return how many commands were run at a site's batch system in a minute, in words."""
-        connection = self._sessions.of(site)
-        report = None if connection is None else connection.report
-        return "" if report is None else report.commands
+        figures = self._figures(site)
+        return "" if figures is None else figures.commands
 
     def version(self, site: SiteName) -> str | None:
         """Return the version of the software of a site's agent; None while it is not connected."""
@@ -165,20 +162,24 @@ class AgentRegistry:
     def queue(self, site: SiteName) -> SiteQueue:
         """Return what a site tells of its local queue, by its newest report; nothing while it is
         away."""
-        connection = self._sessions.of(site)
-        report = None if connection is None else connection.report
-        if report is None:
+        figures = self._figures(site)
+        if figures is None:
             return NO_QUEUE
         known = self._queues.get(site)
-        if known is None or known[0] is not report:
+        if known is None or known[0] is not figures:
             facts = self._facts.get(site)
-            queue = SiteQueue.of(report, system="" if facts is None else facts.system)
-            known = self._queues[site] = (report, queue)
+            queue = SiteQueue.of(figures, system="" if facts is None else facts.system)
+            known = self._queues[site] = (figures, queue)
         return known[1]
 
     def facts(self, site: SiteName) -> Facts | None:
         """Return what a site's agent says of it; None while it is not connected."""
         return None if self._sessions.of(site) is None else self._facts.get(site)
+
+    def _figures(self, site: SiteName) -> SiteFigures | None:
+        """Return a site's newest figures; None while it is away, or has told none."""
+        connection = self._sessions.of(site)
+        return None if connection is None else connection.report
 
     def refuse(self, connection: AgentConnection, reason: str) -> None:
         """Reject one session and end it."""

@@ -37,6 +37,7 @@ import msgspec
 
 from koala.common.files.names import shown
 from koala.common.files.tar_reader import read_tar
+from koala.common.identity.private_files import sync
 from koala.common.runtime.disk_formats import BACKUP
 from koala.common.runtime.disk_space import BALLAST
 from koala.core.model.values import Instant
@@ -134,11 +135,11 @@ def back_up(
             if target.name.endswith(TAR):
                 packed = scratch / "packed"
                 _pack(folder, packed, is_compressed=not target.name.endswith(".tar"))
-                _sync(packed)
+                sync(packed)
                 packed.rename(target)
             else:
                 folder.rename(target)
-            _sync(target.parent)
+            sync(target.parent)
     except OSError as error:
         raise JournalError(f"{error.filename or target}: {error.strerror or error}") from error
     record_local_operation(state_dir, verb="Backup", subject=str(target))
@@ -171,7 +172,7 @@ def restore(backup: Path, state_dir: Path, *, progress: Progress | None = None) 
             with suppress(FileNotFoundError):
                 state_dir.rmdir()
             part.rename(state_dir)
-            _sync(state_dir.parent)
+            sync(state_dir.parent)
     except OSError as error:
         raise JournalError(f"{error.filename or state_dir}: {error.strerror or error}") from error
     record_local_operation(state_dir, verb="Restore", subject=str(backup))
@@ -442,16 +443,7 @@ def _close(folder: Path) -> None:
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink():  # chmod follows links, out of the folder
             path.chmod(0o700 if path.is_dir() else 0o600)
-            _sync(path)
-
-
-def _sync(path: Path) -> None:
-    """Make a file, or the names in a folder, durable. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync(path)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from koala.common.identity.private_files import sync_folder
+from koala.common.identity.private_files import sync
 from koala.errors import DiskError
 
 FILE = "journal.db"
@@ -72,7 +72,7 @@ class StateFolder:
         os.pwrite(self._position_file, text, 0)
         if not self._is_durable:
             os.fsync(self._position_file)
-            sync_folder(self.position_path.parent)
+            sync(self.position_path.parent)
             self._is_durable = True
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ from koala_agent.lrm.local_manager import EndCause
 CLAIM = ClaimId("j1/1/0/1")
 NUMBER = ArmNumber(epoch=1, counter=1)
 RELEASE = Release(claim=CLAIM, number=NUMBER, release_at=100.0)
-WELL = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), ended_at=101.0)
+WELL = ClaimEnd(kind=EndKind.EXITED, statuses=(0,))
 STOP = Stop(claim=CLAIM)
 LOST = StarterLost(claim=CLAIM, nonce="n")
 TELL_STOP = SendToStarter(claim=CLAIM, nonce="n", message=STOP)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from koala.common.protocol.messages import (
     ClaimEnd,
     EndKind,
@@ -62,7 +60,7 @@ def test_an_output_that_is_missing_is_the_end_of_a_program_that_ended_well(
 
 def test_an_output_that_is_missing_does_not_hide_a_failure(script: TableScript) -> None:
     script.passed()
-    failed = replace(WELL, statuses=(1,))
+    failed = ClaimEnd(kind=EndKind.EXITED, statuses=(1,))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
     assert gone(script.tell(Collected(claim=CLAIM, reason="missing: a"))) == failed
 
@@ -110,7 +108,7 @@ def test_outputs_of_what_ended_well_are_brought_back_after_a_stop(script: TableS
 
 def test_outputs_of_what_failed_are_not_brought_back_after_a_stop(script: TableScript) -> None:
     script.passed()
-    failed = replace(WELL, statuses=(3,))
+    failed = ClaimEnd(kind=EndKind.EXITED, statuses=(3,))
     script.tell(StarterEnded(claim=CLAIM, nonce="n", end=failed), batch_ended())
     assert gone(script.tell(STOP)) == failed
 

@@ -6,7 +6,7 @@ import pytest
 
 from koala_agent.starter.events import (
     Connected,
-    MachineLost,
+    NodeLost,
     Open,
     Opened,
     Prepare,
@@ -98,7 +98,7 @@ def test_what_went_wrong_meanwhile_is_told_at_d_and_nothing_is_promised_any_more
     script = StarterScript()
     script.adopted()
     script.arm(1.0, counter=1, late_s=3.0)
-    lost = MachineLost(kind="vanished", reason="cannot prepare its processes: the disk is full")
+    lost = NodeLost(kind="vanished", reason="cannot prepare its processes: the disk is full")
     assert not ends(script.tell(lost, 1.0))
     assert said(script.arm(2.0, counter=2, late_s=9.0)) == []
     assert ends(script.woken(4.0))
@@ -112,7 +112,7 @@ def test_a_new_arm_withdraws_the_release_of_a_starter_that_has_lost_a_machine() 
     script.adopted()
     script.arm(1.0, release_at=2.0)
     script.release(1.2)
-    script.tell(MachineLost(kind="vanished", reason="no answer"), 1.3)
+    script.tell(NodeLost(kind="vanished", reason="no answer"), 1.3)
     assert said(script.arm(1.4, counter=2, release_at=9.0)) == []
     assert not opens(script.woken(2.0))
     assert ends(script.woken(4.0))

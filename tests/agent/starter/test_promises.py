@@ -17,7 +17,7 @@ from koala_agent.starter.events import (
     Disconnected,
     Exit,
     Fork,
-    MachineLost,
+    NodeLost,
     Open,
     Opened,
     ProcessEnded,
@@ -66,7 +66,7 @@ grave = st.sampled_from(
         received("noted"),
         SiteSignalled(reason="SIGTERM"),
         Unexecutable(reason="no"),
-        MachineLost(kind="vanished", reason="no"),
+        NodeLost(kind="vanished", reason="no"),
         ProcessEnded(index=1, status=1),
     ]
 )

@@ -18,7 +18,7 @@ from koala_agent.starter.events import (
     Disconnected,
     Exit,
     Fork,
-    MachineLost,
+    NodeLost,
     Opened,
     OpenedEverywhere,
     PathsProbed,
@@ -307,7 +307,7 @@ def test_a_lost_machine_ends_the_component_but_not_between_armed_and_d() -> None
     script = StarterScript()
     script.adopted()
     script.arm(1.0, release_at=2.0)
-    lost = MachineLost(kind="vanished", reason="a2 is lost")
+    lost = NodeLost(kind="vanished", reason="a2 is lost")
     assert not ends(script.tell(lost, 1.1))
     script.release(1.5)
     assert opens(script.woken(2.0))

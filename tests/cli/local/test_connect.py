@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
+from koala_agent.lrm.batch.slurm.nodes import NODE_COLUMNS
 from tests.agent.transport.servers import a_server
 from tests.cli.command import environment
 from tests.cli.grids import marked_with

@@ -281,6 +281,9 @@ def test_routes_that_were_missed_are_known_until_they_are_there(script: Script) 
         ": closed between a and c; never tried between b and c; open between a and b"
     )
     assert needed(script, "a", "b") == needed(script, "a") == ""
+    parts = [a_component(4, site) for site in ("a", "c")]
+    script.tell(a_job("j2", *parts, connect=(ALL,)))
+    assert why(script.scheduler, JobId("j2"), script.now)[-1] == needed(script, "a", "c") != ""
     script.tell(PathsTried(claim=ClaimId(C), reached=((ClaimId(A), 0.1),)))
     assert needed(script, "a", "c") == ""
     assert needed(script, None, None).endswith(

@@ -38,7 +38,7 @@ def row(number: str, state: JobState, **more: object) -> BatchJob:
 
 ALWAYS = (
     *("hostCount", "tasksPerNode", "cpusPerTask", "minMemory"),
-    *("gpus", "gpuType", "constraint", "licenses", "exclusive"),
+    *("gpus", "gpuType", "constraint", "licenses", "exclusive", "reservation"),
 )
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
-from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
-from koala_agent.lrm.batch.slurm_queue import COLUMNS
+from koala_agent.lrm.batch.slurm.nodes import NODE_COLUMNS
+from koala_agent.lrm.batch.slurm.queue import COLUMNS
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 

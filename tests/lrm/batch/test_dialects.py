@@ -53,7 +53,7 @@ def test_the_sites_own_words_win_over_wishes() -> None:
     assert options(SLURM, **WISHES) == ["--nodes=2", "--mem=900M"]
     assert SLURM.honours == (*ALWAYS, "qos")
     assert options(GRID_ENGINE, **WISHES) == ["-q batch", "-P ocean"]
-    everywhere = ("gpus", "constraint", "licenses", "exclusive")
+    everywhere = ("gpus", "constraint", "licenses", "exclusive", "reservation")
     assert GRID_ENGINE.honours == (*everywhere, "project")
     free = GridEngine(parallel_environment="grid", native=("-p",))
     assert options(free, **WISHES) == ["-q gpu", "-P ocean"]

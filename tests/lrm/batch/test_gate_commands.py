@@ -14,7 +14,7 @@ from koala_agent.lrm.batch.htcondor import HTCondor
 from koala_agent.lrm.batch.oar import OAR
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.batch.slurm_gates import GATED, gates_of
+from koala_agent.lrm.batch.slurm.gates import GATED, gates_of
 from koala_agent.lrm.dialect import Dialect, Gate, JobState
 from koala_agent.lrm.local_manager import RequestRefusedError
 from koala_agent.transport.interface import Answer

@@ -14,7 +14,7 @@ from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.gatekeeper import AGAIN_S, GATES_S
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.batch.slurm_gates import GATED
+from koala_agent.lrm.batch.slurm.gates import GATED
 from koala_agent.lrm.dialect import Gate, Limits
 from koala_agent.lrm.local_manager import Idle, Placeholder, RequestRefusedError
 from koala_agent.transport.interface import Answer, Command

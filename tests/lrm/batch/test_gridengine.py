@@ -8,7 +8,8 @@ import pytest
 
 from koala.common.protocol.messages import Resources
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.gridengine import SHUT, GridEngine
+from koala_agent.lrm.batch.gridengine import GridEngine
+from koala_agent.lrm.batch.gridengine.hosts import SHUT
 from koala_agent.lrm.dialect import JobState
 from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from tests.lrm.batch.dialects import (

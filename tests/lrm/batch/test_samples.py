@@ -15,7 +15,7 @@ from koala.common.protocol.messages import Queue, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.slurm import Slurm
-from koala_agent.lrm.batch.slurm_nodes import NODE_COLUMNS
+from koala_agent.lrm.batch.slurm.nodes import NODE_COLUMNS
 from koala_agent.lrm.dialect import BatchJob, JobState
 from koala_agent.lrm.local_manager import EndCause
 from koala_agent.transport.interface import Answer

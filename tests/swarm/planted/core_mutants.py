@@ -356,7 +356,7 @@ def release_before_the_last_check_in() -> Patches:
         """Disable the core's own invariants."""
 
     with (
-        replaced((claiming, "is_held"), by=lambda state, member: member.claim in state.ledger),
+        replaced((facts, "is_held"), by=lambda state, member: member.claim in state.ledger),
         replaced((start_barrier, "arm"), by=arm),
         replaced((start_barrier, "release"), by=release),
         replaced((oracle, "check"), by=check),

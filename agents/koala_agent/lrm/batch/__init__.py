@@ -1,7 +1,10 @@
 """Real batch systems: claims as batch jobs.
 
-batch_manager     submission, polling and ends of claims; the same for all batch systems
+batch_manager     submission and ends of claims; the same for all batch systems
 batch_settings    its settings
+manager_part      what its parts share
+listings          the batch system's listings, compared with the claims
+cancellations     ends of jobs, and of those that are not wanted until they are gone
 figures           what is idle, who waits, and when waiting claims may start
 repeated_probe    probes gates again when the configuration is another one
 claim_tracking    the claims between two polls, and what a listing says of them
@@ -9,12 +12,9 @@ gatekeeper        gates waiting claims and opens them, and repairs what a listin
 bookings          books processors for claims with a known start, and gives them back
 guarded_dialect   makes a dialect's mistakes errors of its site, which end no agent
 limits            what it allows one job, and pauses after its refusals
-slurm_nodes       features and GPUs of the nodes of one of them
-slurm_gates       its gates, which depend on its configuration
-slurm_queue       its jobs in the order of their starts
 native            options that a job passes on to the batch system
 account_breaker   a circuit breaker for accounts whose commands fail
 
-Every other module is a dialect, and ends with its record, which an entry point names. To add one:
+Every other module or folder is a dialect with its record, which an entry point names. To add one:
 docs/development/add-a-batch-system.md.
 """

@@ -8,29 +8,22 @@ Starters tell starts and ends (`note_start`, `note_left`); listings are for what
 are few (`transport.command_budget`): the longer nothing has happened, the longer the pause, and
 between two looks the figures follow what happens to our own claims.
 
-- A failed listing proves nothing. While the controller is away no state changes.
 - A submission without an answer may or may not have arrived. Its row stays until the next listing
   decides; until then the claim is not submitted again.
 - A job of ours that is not wanted is cancelled until it is gone: a late submission, a duplicate
   name, a job that can never start or is started again.
 - A job under our name that belongs to another user is ignored.
-- Where claims run as several accounts, each command about a claim runs as its account, and an
-  account's listing counts for that account's claims alone. The claims of an account that cannot be
-  asked keep their state, and the others' go on.
+- Where claims run as several accounts, each command about a claim runs as its account.
 - A number is trusted as long as a listing has it under our name: batch systems that lost their
   state, or reached their last number, reuse numbers.
-- A job without listing and record has ended once it has been missing for `missing_s`; one whose
-  record cannot be read (an accounting file of years) after `unrecorded_s`. Until then only this
-  claim waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from koala.common.protocol.messages import Resources
@@ -42,14 +35,16 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.account_breaker import AccountBreaker, CircuitOpenError
 from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.bookings import Bookings
+from koala_agent.lrm.batch.cancellations import Cancellations
 from koala_agent.lrm.batch.claim_tracking import ClaimRow, TrackedClaim, TrackedClaims
 from koala_agent.lrm.batch.figures.queue_figures import QueueFigures
 from koala_agent.lrm.batch.gatekeeper import SUBMITTED, Gatekeeper
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.limits.submission_pauses import SubmissionPauses
+from koala_agent.lrm.batch.listings import Listings
+from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
 from koala_agent.lrm.batch.repeated_probe import RepeatedProbe
-from koala_agent.lrm.dialect import LATE_S as BOOKED_LATE_S
-from koala_agent.lrm.dialect import BatchJob, Dialect, JobState, job_name, script
+from koala_agent.lrm.dialect import LATE_S, Dialect, JobState, job_name, script
 from koala_agent.lrm.job_table import JobTable
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_manager import (
@@ -63,44 +58,26 @@ from koala_agent.lrm.local_manager import (
 )
 from koala_agent.lrm.site_commands import SiteCommands
 from koala_agent.transport.command_budget import CommandBudget
-from koala_agent.transport.interface import Command, CommandRunner, SiteAwayError
+from koala_agent.transport.interface import CommandRunner, SiteAwayError
 
-TRIALS_MAX = 2
-"""Accounts with an open circuit that are tried at a time: their commands may hang, and use up
-slots."""
 REASON_S = 2.0
 """Longest time that a withdrawal waits for the reason of a claim's wait."""
-
 BUSY_SHARE = 2 / 3
 """Share of the longest pause that is one while there are claims."""
-LATE_S = 2.0
-"""Time after the end of a starter in which its processors are free where nothing follows it."""
 TESTED_S, TESTED_MAX = 60.0, 1_000
 """Time in which a good request is not tested again, and the number of those that are known."""
 BACKOFF = 0.2
 """Pause between two listings, as a share of the time since anything happened."""
-CANCEL_AGAIN_S = 5.0
-"""Time before a job that is not wanted, and still there, is cancelled once more."""
 SETTLE_S, SETTLING_S = 30.0, 2.0
 """Time after a silence in which a controller that does not know its machines yet may refuse a
 request, and the pause before it is tried again then."""
-STAY_S = 60.0
-"""Time after which a batch job is cancelled that goes on without its starter."""
 UNBOUNDED = 60_000
 """Commands a minute of a manager without a budget."""
 
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PollStart:
-    """Begin of a poll, and its number."""
-
-    number: int
-    at: float
-
-
-class BatchManager:
+class BatchManager(ManagerPart):
     """`LocalManager` over the commands of a batch system."""
 
     def __init__(
@@ -116,13 +93,8 @@ class BatchManager:
     ) -> None:
         """Open the job table. Raises JournalError when the state directory cannot be used. Without
         a `budget` its commands are not bounded."""
-        self._settings = settings
-        self._dialect = dialect
-        self._budget = budget or CommandBudget(UNBOUNDED, clock=clock)
-        self._commands = SiteCommands(runner, self._budget, clock=clock)
-        self._breaker = AccountBreaker(self._commands)
         self._report = on_report
-        self._clock = clock
+        self._budget = budget or CommandBudget(UNBOUNDED, clock=clock)
         self._table: JobTable[ClaimRow] = JobTable(
             settings.state_directory,
             ClaimRow,
@@ -130,60 +102,33 @@ class BatchManager:
             scope=settings.scope,
             make_room=settings.make_room,
         )
-        self._queues = QueueKnowledge(dialect, self._breaker, now=clock)
-        self._claims = TrackedClaims(self._table, clock=clock, explain=self._queues.explain)
-        self._gatekeeper = Gatekeeper(
-            dialect,
-            self._breaker,
-            self._claims,
-            folder=settings.state_directory,
-            is_probed=settings.is_gate_probed,
-            clock=clock,
-        )
-        self._bookings = Bookings(
-            dialect,
-            self._breaker,
-            self._claims,
-            is_allowed=settings.books,
+        commands = SiteCommands(runner, self._budget, clock=clock)
+        breaker = AccountBreaker(commands)
+        self._queues = QueueKnowledge(dialect, breaker, now=clock)
+        shared = Shared(
+            settings=settings,
+            dialect=dialect,
+            commands=commands,
+            breaker=breaker,
+            claims=TrackedClaims(self._table, clock=clock, explain=self._queues.explain),
             scope=self._table.scope,
             clock=clock,
             calendar=calendar,
         )
-        self._figures = QueueFigures(
-            settings,
-            dialect,
-            self._commands,
-            claims=self._claims,
-            breaker=self._breaker,
-            queues=self._queues,
-            bookings=self._bookings,
-            clock=clock,
-        )
-        self._probe = RepeatedProbe(
-            dialect,
-            self._breaker,
-            self._claims,
-            self._gatekeeper,
-            folder=settings.state_directory,
-            scope=self._table.scope,
-            clock=clock,
-            after_s=settings.probe_after_s,
-        )
+        super().__init__(shared)
+        self._gatekeeper = Gatekeeper(shared)
+        self._bookings = Bookings(shared)
+        self._figures = QueueFigures(shared, self._queues, self._bookings)
+        self._listings = Listings(shared, self._figures)
+        self._cancellations = Cancellations(shared)
+        self._probe = RepeatedProbe(shared, self._gatekeeper)
         self._pauses = SubmissionPauses(clock)
         self._tested: dict[Placeholder, float] = {}  # until when a good request counts
-        self._unlisted = set(settings.accounts)  # accounts not listed yet
         self._happened_at = -math.inf  # the last event that a listing may tell more about
-        self._ends_late = False  # processors of claims that left were not free soon after
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
-        self._poll_soon = asyncio.Event()
-        self._poll_lock = asyncio.Lock()
-        self._last_poll: tuple[int, LocalManagerError | None] = (0, None)
         self._reason_lock = asyncio.Lock()
-        self._poll_count = 0
-        self._trials = asyncio.Semaphore(TRIALS_MAX)
-        self._records_at: dict[str, float] = {}  # next lookup, by account
         self._silence = ""  # the reason why the site gives no answers; empty while it does
         self._answering_at = -math.inf  # the end of the last silence
 
@@ -217,7 +162,7 @@ class BatchManager:
         self._opened.set()
         try:
             async with asyncio.TaskGroup() as group:
-                beside = group.create_task(self._retry_troubled())
+                beside = group.create_task(self._listings.retry_troubled())
                 polls = group.create_task(self._run_polls(group))
                 await self._closing.wait()
                 polls.cancel()  # it may wait for its turn in the budget, up to a minute
@@ -229,7 +174,7 @@ class BatchManager:
     async def _run_polls(self, group: asyncio.TaskGroup) -> None:
         while True:
             try:
-                await self._poll()
+                await self._listings.poll()
                 await self._gatekeeper.poll()
                 await self._bookings.poll()
                 self._report_changes()
@@ -237,7 +182,7 @@ class BatchManager:
                     await self._figures.poll()
                 await self._figures.forecast()
                 self._report_idle()
-                await self._cancel_unwanted()
+                await self._cancellations.cancel_unwanted()
                 self._mark_answering()
                 self._probe.start_when_due(group, self._idle_told)
             except LocalManagerError as error:
@@ -260,8 +205,8 @@ class BatchManager:
             for tracked in self._claims.all():
                 await self._withdraw(tracked.row.claim)
             while self._claims.open():
-                await self._poll()
-                await self._cancel_unwanted()
+                await self._listings.poll()
+                await self._cancellations.cancel_unwanted()
                 await asyncio.sleep(self._settings.poll_s / 10)
         self._closing.set()
 
@@ -280,7 +225,7 @@ class BatchManager:
         if tracked is not None and tracked.needs_submission():
             account = tracked.row.account
             self._breaker.check(account)
-            await self._poll()  # sent before, and never answered: a listing knows
+            await self._listings.poll()  # sent before, and never answered: a listing knows
             self._breaker.check(account)
             tracked = self._claims.get(claim)
         gate = SUBMITTED if placeholder.is_gated else ""
@@ -297,7 +242,7 @@ class BatchManager:
                 queue=placeholder.resources.queue or "",
                 begins_at=placeholder.begins_at,
                 reserved_at=reserved_at,
-                ends_at=placeholder.begins_at + placeholder.time_limit_s + BOOKED_LATE_S,
+                ends_at=placeholder.begins_at + placeholder.time_limit_s + LATE_S,
             )
             tracked = self._claims.add(row)
         elif not tracked.needs_submission():
@@ -309,7 +254,7 @@ class BatchManager:
             await self._send(tracked, placeholder)
         finally:
             tracked.is_submitting = False
-            tracked.submitted_in_poll = self._poll_count
+            tracked.submitted_in_poll = self._listings.count
             self._note_event()
 
     def _check_ageing(self, claim: str) -> None:
@@ -348,7 +293,7 @@ class BatchManager:
             return
         tracked.state = JobState.RUNNING
         tracked.left_at, tracked.is_gone = self._clock(), is_gone
-        tracked.is_late = self._ends_late
+        tracked.is_late = self._listings.ends_late
         asyncio.get_running_loop().call_soon(self._report_left)
         self._note_event()
 
@@ -359,8 +304,8 @@ class BatchManager:
     def _note_event(self) -> None:
         """Note that something happened that a listing may tell more about: look soon."""
         self._happened_at = self._clock()
-        self._budget.set_busy(self, is_busy=True)
-        self._poll_soon.set()
+        self._budget.set_busy(self._listings, is_busy=True)
+        self._listings.look_soon.set()
 
     async def withdraw(self, claim: str) -> None:
         await self._ask_reason(claim)
@@ -374,7 +319,7 @@ class BatchManager:
             self._claims.change(tracked, is_unwanted=True)
         self._note_event()  # an unlisted job is cancelled when a poll lists it
         if tracked.is_listed:
-            await self._cancel_claim(tracked)
+            await self._cancellations.cancel(tracked)
 
     async def _ask_reason(self, claim: str) -> None:
         """Ask for the reason why a claim has waited, before its job is gone. Not for each of many:
@@ -397,12 +342,12 @@ class BatchManager:
                 log.debug("batch.reason_unknown", claim=tracked.row.claim, reason=str(error))
 
     async def listing(self) -> tuple[Listed, ...]:
-        await self._poll()
+        await self._listings.poll()
         return tuple(one.listed() for one in self._claims.all() if not one.lacks_job())
 
     async def find(self, claim: str) -> Listed | None:
         """See `LocalManager`."""
-        await self._poll()
+        await self._listings.poll()
         tracked = self._claims.get(claim)
         return None if tracked is None or tracked.lacks_job() else tracked.listed()
 
@@ -413,7 +358,7 @@ class BatchManager:
         returned counts as reported: the polls report each difference from it."""
         if not (self._figures.are_known or self._silence):
             try:
-                await self._poll()
+                await self._listings.poll()
                 await self._figures.poll()
                 await self._gatekeeper.try_to_learn()
                 await self._bookings.try_to_learn()
@@ -422,191 +367,6 @@ class BatchManager:
         self._reported_idle = self._idle_told()
         return self._reported_idle
 
-    # Looking ----------------------------------------------------------------------------------
-
-    async def _poll(self) -> None:
-        """Poll: compare one listing of each account with the table.
-
-        Callers that wait for a running poll share the next one, which may see more. Raises
-        LocalManagerError when our own account gets no answer: then the batch system is away.
-        """
-        begun_before = self._poll_count
-        async with self._poll_lock:
-            number, trouble = self._last_poll
-            if number <= begun_before:
-                is_busy = not self._figures.are_known or bool(self._claims.open())
-                self._budget.set_busy(self, is_busy=is_busy)
-                await self._budget.wait()  # before the poll begins, so that more may share it
-                begun = self._begin_poll()
-                trouble = await self._poll_accounts(begun)
-                self._last_poll = (begun.number, trouble)
-            if trouble is not None:
-                raise trouble
-
-    async def _poll_accounts(self, begun: _PollStart) -> LocalManagerError | None:
-        """List jobs for all accounts; return the trouble of our own."""
-        answer = await self._list("", self._dialect.list_all(), since=begun.at)
-        own = await self._apply_answer("", answer, begun)
-        rest = []
-        for account in self._accounts_to_ask():
-            listed = [] if isinstance(answer, LocalManagerError) else answer
-            jobs = [job for job in listed if job.owner == account]
-            if self._are_all_in(jobs, account):
-                await self._apply_answer(account, jobs, begun)
-            else:  # where the jobs of others are hidden, an account's own listing has them
-                rest.append(account)
-        command = self._dialect.list_jobs()
-        answers = await asyncio.gather(*(self._list(account, command) for account in rest))
-        for account, one in zip(rest, answers, strict=True):
-            trouble = await self._apply_answer(account, one, begun)
-            if trouble is not None:
-                self._breaker.open(account, trouble)
-        if own is None:
-            self._learn_lateness(begun.at)
-            self._figures.note_listing(begun.at)
-        return own
-
-    def _learn_lateness(self, listed_at: float) -> None:
-        """Learn whether processors are free soon after the end of a starter, or long after."""
-        for tracked in self._claims.all():
-            if tracked.left_at is None or tracked.is_settled:
-                continue
-            if tracked.row.end is not None:
-                tracked.is_settled = True
-                self._ends_late = self._ends_late and tracked.was_seen
-            elif listed_at - tracked.left_at > LATE_S:
-                tracked.was_seen = tracked.is_late = self._ends_late = True
-
-    def _are_all_in(self, jobs: list[BatchJob], account: str) -> bool:
-        """Test for a listing that has all open claims of an account, of which nothing else is
-        uncertain."""
-        numbers = {job.number for job in jobs}
-        claims = [one for one in self._claims.open() if one.row.account == account]
-        return account not in self._unlisted and all(one.row.number in numbers for one in claims)
-
-    def _accounts_to_ask(self) -> list[str]:
-        """Return the other accounts with open or uncertain claims. Those with an open circuit are
-        left out, so that the others need not wait for them."""
-        open_ = {tracked.row.account for tracked in self._claims.open()}
-        unwanted = self._claims.unwanted.values()
-        busy = {*self._unlisted, *open_, *unwanted} - self._breaker.troubled
-        return sorted(busy - {""})
-
-    def _begin_poll(self) -> _PollStart:
-        self._poll_count += 1
-        return _PollStart(number=self._poll_count, at=self._clock())
-
-    async def _list(
-        self, account: str, command: Command, *, since: float | None = None
-    ) -> list[BatchJob] | LocalManagerError:
-        try:
-            answer = await self._commands.ask(command, account, since=since)
-            # In a thread: a cell with 50,000 jobs takes a second, which would block the loop.
-            return await asyncio.to_thread(self._dialect.read_jobs, answer)
-        except LocalManagerError as error:
-            return error
-
-    async def _apply_answer(
-        self,
-        account: str,
-        answer: list[BatchJob] | LocalManagerError,
-        begun: _PollStart,
-    ) -> LocalManagerError | None:
-        """Apply an account's listing; return the error, if there was one."""
-        try:
-            if isinstance(answer, LocalManagerError):
-                return answer
-            await self._apply_listing(account, answer, begun)
-        except LocalManagerError as error:
-            return error
-        return None
-
-    async def _retry_troubled(self) -> None:
-        """Try accounts with an open circuit periodically, beside the polls; a new one at once."""
-        while True:
-            try:
-                async with asyncio.timeout(self._settings.trouble_s):
-                    await self._breaker.opened.wait()
-            except TimeoutError:
-                pass
-            self._breaker.opened.clear()
-            await asyncio.gather(*map(self._retry, sorted(self._breaker.troubled)))
-
-    async def _retry(self, account: str) -> None:
-        async with self._trials:
-            begun = self._begin_poll()
-            answer = await self._list(account, self._dialect.list_jobs())
-        async with self._poll_lock:
-            trouble = await self._apply_answer(account, answer, begun)
-        if trouble is None:
-            self._breaker.close(account)
-            self._poll_soon.set()
-        else:
-            self._breaker.open(account, trouble)
-
-    async def _apply_listing(self, account: str, jobs: list[BatchJob], begun: _PollStart) -> None:
-        """Compare one account's jobs with its claims. A poll that began before the end of a
-        submission proves nothing against it: the submission may have arrived since."""
-        self._unlisted.discard(account)
-        found = self._claims.apply_listing(account, jobs, owner=account or self._settings.account)
-        for tracked in self._claims.all():
-            is_submitting = tracked.is_submitting or begun.number <= tracked.submitted_in_poll
-            if tracked.row.end is not None or is_submitting or tracked.row.account != account:
-                continue
-            if tracked.row.number not in found.get(tracked.row.claim, ()):
-                await self._reconcile_missing(tracked, begun.at)
-
-    async def _reconcile_missing(self, tracked: TrackedClaim, now: float) -> None:
-        """Reconcile a claim that is in no listing: its record decides, or a time limit does. A
-        submission that did not arrive (the agent was killed, the controller was away) is forgotten:
-        the caller finds the claim unlisted and submits it again."""
-        row = tracked.row
-        if not row.number and not row.is_unwanted:
-            if not row.booking:  # else it is bound to that when it is submitted again
-                self._claims.forget(row.claim)
-            return
-        if tracked.missing_since is None:
-            tracked.missing_since = now
-        tracked.is_listed = False
-        if tracked.left_at is not None:
-            self._claims.end(tracked, None)
-            return
-        record = None
-        if row.number and now >= tracked.record_again_at:
-            missing_s = now - tracked.missing_since
-            tracked.record_again_at = now + max(self._settings.poll_s, missing_s)
-            try:
-                record = await self._record_of(row)
-            except LocalManagerError as error:
-                log.warning("batch.record_unknown", claim=row.claim, reason=str(error))
-                if now - tracked.missing_since < self._settings.unrecorded_s:
-                    return
-            if record is not None and record.state is not JobState.ENDED:
-                tracked.missing_since = None  # it lives: a listing may be incomplete
-                tracked.is_listed = True
-                return
-        is_dequeued = row.is_unwanted and tracked.state in (JobState.QUEUED, JobState.STUCK)
-        is_fresh = now - tracked.missing_since < self._settings.missing_s
-        if record is None and not is_dequeued and is_fresh:
-            return
-        self._claims.end(tracked, record)
-
-    async def _record_of(self, row: ClaimRow) -> BatchJob | None:
-        """Look up the accounting record. Raises LocalManagerError, and for a while after a failure
-        without a command: each one that hangs would delay the poll by the whole time limit."""
-        if self._clock() < self._records_at.get(row.account, -math.inf):
-            raise LocalManagerError("records gave no answer a moment ago", transient=True)
-        question = self._dialect.record(row.number)
-        if question is None:
-            return None
-        name = job_name(row.claim, scope=self._table.scope)
-        try:
-            answer = await self._commands.ask(question, row.account)
-            return self._dialect.read_record(answer, number=row.number, name=name)
-        except LocalManagerError:
-            self._records_at[row.account] = self._clock() + self._settings.trouble_s
-            raise
-
     # Doing ------------------------------------------------------------------------------------
 
     async def _send(self, tracked: TrackedClaim, placeholder: Placeholder) -> None:
@@ -614,8 +374,8 @@ class BatchManager:
         account = placeholder.account
         if not account:
             await asyncio.to_thread(placeholder.directory.mkdir, parents=True, exist_ok=True)
-        scope = self._table.scope
-        name, text = job_name(placeholder.claim, scope=scope), script(placeholder, scope=scope)
+        name = job_name(placeholder.claim, scope=self._scope)
+        text = script(placeholder, scope=self._scope)
         may_be_queued = False
         is_giving_back = bool(placeholder.begins_at) and self._bookings.is_giving_back
         try:
@@ -631,7 +391,7 @@ class BatchManager:
                 self._claims.forget(placeholder.claim)
                 raise PausedError(str(error), again_s=SETTLING_S) from error
             if error.transient:
-                self._unlisted.add(account)  # a poll finds out whether the account answers
+                self._listings.unlisted.add(account)  # a poll finds out whether the account answers
             may_be_queued = may_be_queued or bool(tracked.row.booking)
             was_asked = may_be_queued and not isinstance(error, CircuitOpenError)
             if not (error.transient and was_asked):
@@ -644,7 +404,7 @@ class BatchManager:
             self._claims.change(tracked, number=number)
         tracked.is_listed = True
         if tracked.row.is_unwanted:
-            await self._cancel_claim(tracked)
+            await self._cancellations.cancel(tracked)
         await self._gatekeeper.settle(tracked)
 
     async def _test(self, placeholder: Placeholder, *, name: str, script: str) -> None:
@@ -658,36 +418,6 @@ class BatchManager:
         if len(self._tested) >= TESTED_MAX:
             self._tested.clear()
         self._tested[request] = now + TESTED_S
-
-    async def _cancel(self, number: str, account: str) -> None:
-        answer = await self._breaker.act(self._dialect.withdraw(number), account)
-        self._dialect.read_withdrawn(answer)
-
-    async def _cancel_claim(self, tracked: TrackedClaim) -> None:
-        await self._cancel(tracked.row.number, tracked.row.account)
-        tracked.cancel_again_at = self._clock() + CANCEL_AGAIN_S
-
-    async def _cancel_unwanted(self) -> None:
-        """Cancel unwanted jobs once more, and those that go on long after their starter."""
-        for tracked in self._claims.all():
-            row = tracked.row
-            if row.end is not None or not tracked.is_listed:
-                continue
-            has_stayed = tracked.left_at is not None and self._clock() - tracked.left_at > STAY_S
-            if (row.is_unwanted or has_stayed) and self._clock() >= tracked.cancel_again_at:
-                await self._cancel_again(row.account, partial(self._cancel_claim, tracked))
-        for number, account in list(self._claims.unwanted.items()):
-            await self._cancel_again(account, partial(self._cancel, number, account))
-
-    async def _cancel_again(self, account: str, cancel: Callable[[], Awaitable[None]]) -> None:
-        if account in self._breaker.troubled:
-            return
-        try:
-            await cancel()
-        except LocalManagerError as error:
-            if not account:
-                raise
-            log.debug("batch.not_cancelled", account=account, reason=str(error))
 
     # Telling ----------------------------------------------------------------------------------
 
@@ -752,12 +482,12 @@ class BatchManager:
         if self._is_unsettled():
             quiet_s = self._clock() - self._happened_at
             pause_s = min(pause_s, max(settings.poll_s, quiet_s * BACKOFF))
-        if self._poll_soon.is_set():
-            self._poll_soon.clear()
+        if self._listings.look_soon.is_set():
+            self._listings.look_soon.clear()
             pause_s = min(pause_s, settings.poll_s / 5)
         try:
             async with asyncio.timeout(pause_s):
-                await self._poll_soon.wait()
+                await self._listings.look_soon.wait()
         except TimeoutError:
             pass
 
@@ -769,7 +499,7 @@ class BatchManager:
         return bool(
             self._silence
             or self._claims.unwanted
-            or self._unlisted - self._breaker.troubled
+            or self._listings.unlisted - self._breaker.troubled
             or any(one.is_unsettled() for one in self._claims.open())
         )
 

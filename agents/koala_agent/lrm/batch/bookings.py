@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from koala.common.protocol.messages import Wait
 from koala.common.protocol.names import ClaimId
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.account_breaker import AccountBreaker
-from koala_agent.lrm.batch.claim_tracking import UNSURE, TrackedClaim, TrackedClaims
+from koala_agent.lrm.batch.claim_tracking import UNSURE, TrackedClaim
 from koala_agent.lrm.batch.guarded_dialect import guarded
-from koala_agent.lrm.dialect import LATE_S, PREFIX, Booker, Booking, Dialect, JobState, claim_of
+from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
+from koala_agent.lrm.dialect import LATE_S, PREFIX, Booker, Booking, JobState, claim_of
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 
 LEARN_S, UNKNOWN_S = 86_400.0, 60.0
@@ -42,28 +42,11 @@ NONE = "the batch system books no processors for this account"
 log = get_logger()
 
 
-class Bookings:
+class Bookings(ManagerPart):
     """Bookings of a batch manager's claims."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        breaker: AccountBreaker,
-        claims: TrackedClaims,
-        *,
-        is_allowed: bool,
-        scope: str,
-        clock: Callable[[], float],
-        calendar: Callable[[], float],
-    ) -> None:
-        """`calendar` gives the seconds since the epoch."""
-        self._dialect = dialect
-        self._breaker = breaker
-        self._claims = claims
-        self._is_allowed = is_allowed
-        self._scope = scope
-        self._clock = clock
-        self.calendar = calendar
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
         self._booker: Booker | None = None
         self._learning = asyncio.Lock()
         self._ask_at = -math.inf
@@ -79,7 +62,7 @@ class Bookings:
     @property
     def name(self) -> str:
         """Name of the way; empty for none, and as long as it is unknown."""
-        return "" if self._booker is None or not self._is_allowed else self._booker.name
+        return "" if self._booker is None or not self._settings.books else self._booker.name
 
     @property
     def is_giving_back(self) -> bool:
@@ -99,7 +82,7 @@ class Bookings:
         """Ask whether our account may book, when it is time; without an answer it stays so."""
         async with self._learning:  # also for those who need what is being learned
             now = self._clock()
-            if now < self._ask_at or not self._is_allowed:
+            if now < self._ask_at or not self._settings.books:
                 return
             self._ask_at = now + UNKNOWN_S
             try:
@@ -118,9 +101,9 @@ class Bookings:
             return asked
         await self.try_to_learn()
         booker = self._booker
-        if booker is None or not self._is_allowed:
+        if booker is None or not self._settings.books:
             raise RequestRefusedError(NONE)
-        if (late_s := self.calendar() - asked.begins_at) > 0 and not tracked.row.booking:
+        if (late_s := self._calendar() - asked.begins_at) > 0 and not tracked.row.booking:
             raise RequestRefusedError(f"a booking that was to begin {late_s:.0f} s ago")
         if booker.book is None:
             return asked
@@ -226,12 +209,12 @@ class Bookings:
             self._troubled.pop(own.number, None)
             return
         since = self._troubled.setdefault(own.number, self._clock())
-        if self._clock() - since >= TROUBLE_S or self.calendar() >= row.begins_at:
+        if self._clock() - since >= TROUBLE_S or self._calendar() >= row.begins_at:
             words = f"its booking {own.number} cannot be kept: {own.trouble}"
             self._end(tracked, EndCause.LOST, words)
 
     def _end_late(self) -> None:
-        now = self.calendar()
+        now = self._calendar()
         for tracked in self._claims.open():
             late_s = now - tracked.row.begins_at
             if tracked.row.begins_at and tracked.is_waiting() and late_s > LATE_S:
@@ -253,7 +236,7 @@ class Bookings:
 
     def wait_of(self, tracked: TrackedClaim) -> Wait:
         """Return the wait of a claim that is booked, or in a reservation of the site."""
-        left_s = max(0.0, tracked.row.known_start - self.calendar())
+        left_s = max(0.0, tracked.row.known_start - self._calendar())
         return Wait(
             claim=ClaimId(tracked.row.claim),
             start_in_s=math.ceil(left_s / STEP_S) * STEP_S,

@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Collection
 
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.account_breaker import AccountBreaker
-from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
+from koala_agent.lrm.batch.claim_tracking import TrackedClaim
 from koala_agent.lrm.batch.guarded_dialect import guarded
-from koala_agent.lrm.dialect import Dialect, Gate, JobState, Order
+from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
+from koala_agent.lrm.dialect import Gate, JobState, Order
 from koala_agent.lrm.gate_probe_result import (
     GateTrial,
     describe_trial,
@@ -52,30 +51,14 @@ AT_ONCE = 100
 log = get_logger()
 
 
-class Gatekeeper:
+class Gatekeeper(ManagerPart):
     """Sends the orders of gates."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        breaker: AccountBreaker,
-        claims: TrackedClaims,
-        *,
-        folder: Path,
-        is_probed: bool,
-        clock: Callable[[], float],
-    ) -> None:
-        """`folder` has the result of the last probe of gates; the agent makes the next one by
-        itself if it `is_probed`."""
-        self._folder = folder
-        self._is_probed = is_probed
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
         self._trial: GateTrial | None = None
         self._refusal = ""  # of the last order
         self._stubborn = ""  # jobs that are not as they are wanted, in spite of all orders
-        self._dialect = dialect
-        self._breaker = breaker
-        self._claims = claims
-        self._clock = clock
         self._gates: tuple[Gate, ...] = ()
         self._refused: dict[str, str] = {}  # gates that are not used any more, and why
         self._cancelled: dict[str, str] = {}  # gates under which the site cancelled claims
@@ -93,17 +76,17 @@ class Gatekeeper:
         """Result of the last probe, for people; empty where there are no gates."""
         if not self._gates:
             return ""
-        return describe_trial(self._trial, self._gates, is_automatic=self._is_probed)
+        return describe_trial(self._trial, self._gates, is_automatic=self._settings.is_gate_probed)
 
     @property
     def to_try(self) -> tuple[Gate, ...]:
         """All gates, where the agent is to probe them now; else none."""
-        is_due = self._is_probed and is_wanted(self._trial, self._gates)
+        is_due = self._settings.is_gate_probed and is_wanted(self._trial, self._gates)
         return self._gates if is_due else ()
 
     def note_probe(self) -> None:
         """Read the result of the last probe."""
-        self._trial = read_trial(self._folder)
+        self._trial = read_trial(self._settings.state_directory)
 
     @property
     def trouble(self) -> str:

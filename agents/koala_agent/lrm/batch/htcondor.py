@@ -32,7 +32,7 @@ from typing import Any
 from koala.common.protocol.messages import Queue, Resources, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
-from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, made_as
 from koala_agent.lrm.dialect import (
     PROCESSORS_MAX,
     BatchJob,
@@ -580,22 +580,13 @@ class HTCondorTable(LRMTable, frozen=True):
     requirements: str = ""
 
 
-def _dialect(table: HTCondorTable, site: DialectSettings) -> Dialect:
-    return HTCondor(
-        project=table.project,
-        requirements=table.requirements,
-        options=table.options,
-        native=site.native,
-    )
-
-
 SYSTEM = BatchSystem(
     kind="htcondor",
     title="HTCondor",
     place="an HTCondor pool",
     settings=HTCondorTable,
     template=files("koala_agent.lrm.batch") / "htcondor.toml",
-    dialect=_dialect,
+    dialect=made_as(HTCondor),
     programs=(
         *("condor_submit", "condor_q", "condor_rm", "condor_qedit", "condor_history"),
         "condor_status",

@@ -31,7 +31,7 @@ from typing import Any
 from koala.common.protocol.messages import SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
-from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, made_as
 from koala_agent.lrm.dialect import (
     LATE_S,
     PREFIX,
@@ -446,17 +446,13 @@ class OARTable(LRMTable, frozen=True):
     queue: str = ""
 
 
-def _dialect(table: OARTable, site: DialectSettings) -> Dialect:
-    return OAR(project=table.project, queue=table.queue, options=table.options, native=site.native)
-
-
 SYSTEM = BatchSystem(
     kind="oar",
     title="OAR",
     place="an OAR server",
     settings=OARTable,
     template=files("koala_agent.lrm.batch") / "oar.toml",
-    dialect=_dialect,
+    dialect=made_as(OAR),
     programs=("oarsub", "oarstat", "oardel", "oarhold", "oarresume", "oarnodes"),
     found_by=("oarsub",),
     job_variables=("OAR_JOB_ID", "OAR_*"),

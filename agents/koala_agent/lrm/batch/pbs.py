@@ -27,7 +27,7 @@ from typing import Any
 from koala.common.protocol.messages import Queue, SiteResources
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.native import option_pairs
-from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
+from koala_agent.lrm.batch_system import BatchSystem, LRMTable, made_as
 from koala_agent.lrm.dialect import (
     PREFIX,
     PROCESSORS_MAX,
@@ -471,23 +471,13 @@ class PBSTable(LRMTable, frozen=True):
     queue: str = ""
 
 
-def _dialect(table: PBSTable, site: DialectSettings) -> Dialect:
-    return PBS(
-        account=table.account,
-        project=table.project,
-        queue=table.queue,
-        options=table.options,
-        native=site.native,
-    )
-
-
 SYSTEM = BatchSystem(
     kind="pbs",
     title="PBS",
     place="a PBS server",
     settings=PBSTable,
     template=files("koala_agent.lrm.batch") / "pbs.toml",
-    dialect=_dialect,
+    dialect=made_as(PBS),
     programs=("qsub", "qstat", "qdel", "qhold", "qrls", "pbsnodes"),
     found_by=("qsub", "pbsnodes", "qmgr"),
     job_variables=("PBS_JOBID", "PBS_*", "NCPUS", "TMPDIR"),

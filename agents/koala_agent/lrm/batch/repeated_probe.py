@@ -9,14 +9,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import KoalaError
-from koala_agent.lrm.batch.account_breaker import AccountBreaker
-from koala_agent.lrm.batch.claim_tracking import TrackedClaims
 from koala_agent.lrm.batch.gatekeeper import Gatekeeper
-from koala_agent.lrm.dialect import Dialect
+from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
 from koala_agent.lrm.gate_probe import Trial, later_than, probe_job
 from koala_agent.lrm.local_manager import Idle
 
@@ -28,32 +25,16 @@ HOLE_S = 300.0
 log = get_logger()
 
 
-class RepeatedProbe:
+class RepeatedProbe(ManagerPart):
     """Starts and ends the probe. Its jobs have names of ours: after a crash nobody wants them."""
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        breaker: AccountBreaker,
-        claims: TrackedClaims,
-        gatekeeper: Gatekeeper,
-        *,
-        folder: Path,
-        scope: str,
-        clock: Callable[[], float],
-        after_s: float,
-    ) -> None:
-        """None begins in the first `after_s`: whoever starts an agent wants something else."""
-        self._dialect = dialect
-        self._breaker = breaker
-        self._claims = claims
+    def __init__(self, shared: Shared, gatekeeper: Gatekeeper) -> None:
+        """None begins in the first `probe_after_s`: who starts an agent wants something else."""
+        super().__init__(shared)
         self._gatekeeper = gatekeeper
-        self._folder = folder
-        self._scope = scope
-        self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._trial: Trial | None = None
-        self._due_at = clock() + after_s
+        self._due_at = self._clock() + self._settings.probe_after_s
 
     def start_when_due(self, group: asyncio.TaskGroup, idle_now: Callable[[], Idle]) -> None:
         """Begin a probe when it is due; end it as soon as a claim of ours waits."""
@@ -88,7 +69,7 @@ class RepeatedProbe:
             self._task.cancel()
 
     async def _run(self) -> None:
-        job = probe_job(self._folder)
+        job = probe_job(self._settings.state_directory)
         self._claims.apart |= {job.claim, later_than(job).claim}
         self._trial = Trial(
             self._dialect,
@@ -100,7 +81,7 @@ class RepeatedProbe:
         try:
             gates = self._gatekeeper.to_try
             usable = [gate for gate in gates if gate.keeps_place]
-            seen = await self._trial.try_all(gates, usable, job, self._folder)
+            seen = await self._trial.try_all(gates, usable, job, self._settings.state_directory)
             log.info("gate.probed", result=seen)
         except (KoalaError, OSError) as error:
             log.warning("gate.probed", result=str(error))

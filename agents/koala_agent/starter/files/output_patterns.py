@@ -35,26 +35,26 @@ def chosen(
     """Return the names that any of the patterns matches, in order, and the problem with them.
 
     The problem is empty when there is none. A pattern without a wildcard must match if the names
-    are those of all machines.
+    are those of all nodes.
     """
     patterns = list(patterns)
-    found = [name for name in sorted(names) if any(matches(one, name) for one in patterns)]
-    if len(found) > FILES_MAX:
+    matched = [name for name in sorted(names) if any(matches(wanted, name) for wanted in patterns)]
+    if len(matched) > FILES_MAX:
         return (
             [],
-            f"outputs match {len(found)} files (expected at most {FILES_MAX}; an archive counts as"
-            " one)",
+            f"outputs match {len(matched)} files (expected at most {FILES_MAX}; an archive counts"
+            " as one)",
         )
     for pattern in patterns:
         is_plain = not _WILD.search(pattern)
-        if is_all and is_plain and not any(matches(pattern, name) for name in found):
-            return found, f"outputs: {pattern} does not exist"
-    return found, ""
+        if is_all and is_plain and not any(matches(pattern, name) for name in matched):
+            return matched, f"outputs: {pattern} does not exist"
+    return matched, ""
 
 
 def files_below(folder: str) -> list[str]:
     """List the regular files below a folder by their relative paths; links are not followed."""
-    found = []
+    files = []
     for parent, folders, names in os.walk(folder):
         below = os.path.relpath(parent, folder)
         if below == ".":
@@ -62,8 +62,8 @@ def files_below(folder: str) -> list[str]:
         for name in names:
             path = os.path.join(parent, name)
             if os.path.isfile(path) and not os.path.islink(path):
-                found.append(name if below == "." else f"{below}/{name}")
-    return found
+                files.append(name if below == "." else f"{below}/{name}")
+    return files
 
 
 def _match(patterns: list[str], parts: list[str]) -> bool:

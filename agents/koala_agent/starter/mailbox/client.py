@@ -153,7 +153,7 @@ class MailboxClient:
 
     def collect(self) -> bytes:
         """Return what the agent has said since the last call."""
-        found = b""
+        collected = b""
         for number in self._mailbox.numbers():
             if number < self._next_down:
                 self._mailbox.remove(number)  # it was read, and is still visible
@@ -173,8 +173,8 @@ class MailboxClient:
                 break
             self._next_down += 1
             self.is_over = not lines
-            found += lines
-        return found
+            collected += lines
+        return collected
 
     def _unsealed(self, number: int, content: bytes) -> bytes | None:
         """Return the lines of a message; None for a forged one.

@@ -1,4 +1,4 @@
-"""The helpers of a starter on the other machines of its component.
+"""The helpers of a starter on the other nodes of its component.
 
 `state_machine` is the helper's pure machine, `driver` its I/O, `remote_nodes` the starter's view of
 all helpers.

@@ -1,4 +1,4 @@
-"""`starter.py machine`: run the helper of a starter on another machine of its component.
+"""`starter.py machine`: run the helper of a starter on another node of its component.
 
 Its settings are a line on its standard input; all else comes over its connection.
 """
@@ -8,34 +8,17 @@ from __future__ import annotations
 import os
 import sys
 
+from koala_agent.starter import events as ev
 from koala_agent.starter.batch_rules import rules_of
 from koala_agent.starter.challenge_response import helper_name
 from koala_agent.starter.compat import boot_now, log, to_count, to_list, to_object, to_texts
 from koala_agent.starter.connection import Connection, Watch
-from koala_agent.starter.events import (
-    Answer,
-    Begin,
-    Deliver,
-    Dial,
-    Exit,
-    Fork,
-    Open,
-    Opened,
-    PortsMoved,
-    Prepare,
-    ProcessesCounted,
-    Resize,
-    Send,
-    Signal,
-    TooLate,
-    Woken,
-)
 from koala_agent.starter.light import loads, socket
-from koala_agent.starter.machine_driver import MachineDriver
 from koala_agent.starter.node.state_machine import NodeMachine
 from koala_agent.starter.process_host import ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
 from koala_agent.starter.program import SPECIFICATION, ClaimProgram
+from koala_agent.starter.state_machine_driver import MachineDriver
 from koala_agent.starter.subreaper import keep
 
 TYPE_CHECKING = False
@@ -70,7 +53,7 @@ class NodeDriver:
 
     def run(self) -> None:
         """Run until nothing is left to do."""
-        MachineDriver(self._machine, self).drive(Woken())
+        MachineDriver(self._machine, self).drive(ev.Woken())
         self._connection.close()
         if self._process_host is not None:
             self._process_host.close()
@@ -86,40 +69,40 @@ class NodeDriver:
         return events if self._process_host is None else [*self._process_host.gather(), *events]
 
     def carry_out(self, action: Action) -> list[Event]:
-        if isinstance(action, Send):
+        if isinstance(action, ev.Send):
             self._connection.send(action.message)
-        elif isinstance(action, Dial):
+        elif isinstance(action, ev.Dial):
             self._connection.dial()
-        elif isinstance(action, Exit):
+        elif isinstance(action, ev.Exit):
             self.is_over = True
-        elif isinstance(action, Begin):
+        elif isinstance(action, ev.Begin):
             self._begin(action.order)
         elif self._process_host is not None:
             return self._on_process_host(action, self._process_host)
         return []
 
     def _on_process_host(self, action: Action, host: ProcessHost) -> list[Event]:
-        if isinstance(action, Fork):
+        if isinstance(action, ev.Fork):
             return host.fork()
-        if isinstance(action, Prepare):
+        if isinstance(action, ev.Prepare):
             try:
                 host.prepare(action.bundle)
             except (OSError, ValueError) as error:
                 log(f"cannot prepare its processes: {error}")
                 self.is_over = True  # so that the starter sees this machine as lost
-        elif isinstance(action, Resize):
+        elif isinstance(action, ev.Resize):
             host.resize(action, host.excluded)
-        elif isinstance(action, Open):
+        elif isinstance(action, ev.Open):
             at = boot_now()
             if at > action.not_after:
-                return [TooLate()]
+                return [ev.TooLate()]
             host.processes.release()
-            return [Opened(at=at)]
-        elif isinstance(action, Signal):
+            return [ev.Opened(at=at)]
+        elif isinstance(action, ev.Signal):
             host.processes.signal(action.number, host.excluded)
-        elif isinstance(action, Answer):
+        elif isinstance(action, ev.Answer):
             host.answer(action.question, action.answer)
-        elif isinstance(action, Deliver):
+        elif isinstance(action, ev.Deliver):
             return host.deliver(is_whole=action.is_whole)
         return []
 
@@ -132,10 +115,10 @@ class NodeDriver:
         if left == 0:
             left += self._process_host.finish_ports()
             counts = self._process_host.port_counts
-        events = [*([PortsMoved(ports=counts)] if counts else []), *self._process_host.reap()]
+        events = [*([ev.PortsMoved(ports=counts)] if counts else []), *self._process_host.reap()]
         return [
             *events,
-            ProcessesCounted(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes),
+            ev.ProcessesCounted(left=left, cpu_s=used.cpu_s, memory_bytes=used.memory_bytes),
         ]
 
     def _begin(self, order: dict[str, object]) -> None:

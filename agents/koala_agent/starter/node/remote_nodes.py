@@ -1,4 +1,4 @@
-"""Starter's view of the other machines of its component, each with a helper (`node`).
+"""Starter's view of the other nodes of its component, each with a helper (`node`).
 
 The batch system starts them when the claim is adopted (one `srun` for all; `qrsh -inherit` for
 each), long before the barrier opens. Each dials the starter. Both prove that they know the secret
@@ -14,6 +14,7 @@ import select
 import shlex
 import shutil
 
+from koala_agent.starter import events as ev
 from koala_agent.starter.challenge_response import (
     AGENT,
     STARTER,
@@ -24,18 +25,6 @@ from koala_agent.starter.challenge_response import (
 )
 from koala_agent.starter.compat import boot_now, log, to_count, to_number, to_object, to_shell
 from koala_agent.starter.connection import JsonSocket, listen_everywhere
-from koala_agent.starter.events import (
-    QUESTION_BITS,
-    Delivered,
-    MachineLost,
-    OpenedEverywhere,
-    PortsMoved,
-    ProcessEnded,
-    RankEnded,
-    Ready,
-    Unexecutable,
-    ValueRequested,
-)
 from koala_agent.starter.light import accept, dumps, loads, signal, socket
 from koala_agent.starter.messages import PortsCounted, read
 from koala_agent.starter.process_tree import is_alive
@@ -52,7 +41,7 @@ if TYPE_CHECKING:
     from koala_agent.starter.program import ClaimProgram
 
 REPORT_S = 2.0
-"""Time limit for another machine's report of processes left, before all is ended."""
+"""Time limit for another node's report of processes left, before all is ended."""
 KILLS_MAX = 40
 """KILLs sent over the connections before the launchers of the helpers are killed themselves."""
 STRANGERS_MAX = 64
@@ -84,7 +73,7 @@ class RemoteNode:
 
 
 class RemoteNodes:
-    """All other machines of the component."""
+    """All other nodes of the component."""
 
     def __init__(
         self, spec: dict[str, object], program: ClaimProgram, watch: Watch, *, nonce: str
@@ -115,12 +104,12 @@ class RemoteNodes:
 
     @property
     def is_ready(self) -> bool:
-        """True when the processes of all machines are forked and blocked."""
+        """True when the processes of all nodes are forked and blocked."""
         return all(node.is_ready for node in self._nodes.values())
 
     @property
     def left(self) -> int:
-        """Number of processes on other machines."""
+        """Number of processes on other nodes."""
         return sum(node.left for node in self._nodes.values() if not node.is_lost)
 
     @property
@@ -189,9 +178,9 @@ class RemoteNodes:
 
     def answer(self, question: int, answer: dict[str, object]) -> None:
         """Answer a put or get of a process there."""
-        node = self._nodes.get(question >> QUESTION_BITS)
+        node = self._nodes.get(question >> ev.QUESTION_BITS)
         if node is not None and node.wire is not None:
-            number = question & (1 << QUESTION_BITS) - 1
+            number = question & (1 << ev.QUESTION_BITS) - 1
             node.wire.send({"kind": "answer", "question": number, "answer": answer})
 
     def ended(self, others: list[tuple[int, int]]) -> None:
@@ -344,35 +333,35 @@ class RemoteNodes:
         elif kind == "ready":
             node.is_ready = True
             if self.is_ready:
-                self._events.append(Ready())
+                self._events.append(ev.Ready())
         elif kind == "ended":
             index, status = to_count(message.get("index")), to_count(message.get("status"))
-            self._events.append(ProcessEnded(index=index, status=status))
+            self._events.append(ev.ProcessEnded(index=index, status=status))
         elif kind == "rank":
             rank, status = to_count(message.get("rank")), to_count(message.get("status"))
-            self._events.append(RankEnded(rank=rank, status=status))
+            self._events.append(ev.RankEnded(rank=rank, status=status))
         elif kind == "trouble":
-            self._events.append(Unexecutable(reason=f"on {node.host}: {message.get('text')}"))
+            self._events.append(ev.Unexecutable(reason=f"on {node.host}: {message.get('text')}"))
         elif kind == "opened":
             node.opened_at = to_number(message, "at")
             self._check_opened()
         elif kind == "late":
             reason = f"the word to start came to {node.host} too late"
-            self._events.append(MachineLost(kind="late", reason=reason))
+            self._events.append(ev.NodeLost(kind="late", reason=reason))
         elif kind == "left":
             node.left = to_count(message.get("left"))
             node.has_reported = True
             node.cpu_s = to_number(message, "cpu_s")
             node.memory_bytes = to_count(message.get("memory_bytes"))
-            self.cpu_s = sum(other.cpu_s for other in self._nodes.values())
+            self.cpu_s = sum(each.cpu_s for each in self._nodes.values())
         elif kind == "ports":
             node.port_counts = read(PortsCounted, message).ports
-            self._events.append(PortsMoved(ports=node.port_counts))
+            self._events.append(ev.PortsMoved(ports=node.port_counts))
         elif kind == "ask":
             self._ask(node, message)
         elif kind == "delivered":
             problem, is_lost = str(message.get("problem", "")), bool(message.get("is_lost"))
-            self._events.append(Delivered(problem=problem, is_lost=is_lost))
+            self._events.append(ev.Delivered(problem=problem, is_lost=is_lost))
 
     def _pong(self, node: RemoteNode, sent_at: float) -> None:
         assert node.wire is not None
@@ -384,8 +373,8 @@ class RemoteNodes:
     def _ask(self, node: RemoteNode, message: dict[str, object]) -> None:
         value = message.get("value")
         self._events.append(
-            ValueRequested(
-                question=node.machine << QUESTION_BITS | to_count(message.get("question")),
+            ev.ValueRequested(
+                question=node.machine << ev.QUESTION_BITS | to_count(message.get("question")),
                 name=str(message.get("name")),
                 value=None if value is None else str(value),
                 wait_s=to_number(message, "wait_s"),
@@ -396,7 +385,7 @@ class RemoteNodes:
         instants = [node.opened_at for node in self._nodes.values()]
         known = [at for at in instants if at is not None]
         if self._opened_at > 0 and len(known) == len(instants):
-            self._events.append(OpenedEverywhere(at=max(self._opened_at, *known)))
+            self._events.append(ev.OpenedEverywhere(at=max(self._opened_at, *known)))
 
     def _on_hang_up(self, node: RemoteNode, reason: str) -> None:
         node.wire = None
@@ -404,7 +393,7 @@ class RemoteNodes:
 
     def _lose(self, node: RemoteNode, reason: str) -> None:
         node.is_lost = True
-        self._events.append(MachineLost(kind="vanished", reason=reason))
+        self._events.append(ev.NodeLost(kind="vanished", reason=reason))
 
 
 class _Caller:

@@ -1,4 +1,4 @@
-"""Pure state machine of a starter's helper on another machine of its component.
+"""Pure state machine of a starter's helper on another node of its component.
 
 It takes part in the starter's promises. Its processes go only at the starter's order, and only if
 neither D nor the lease has run out at a last check of the clock here. Both are instants of the
@@ -14,35 +14,8 @@ from __future__ import annotations
 
 import math
 
+from koala_agent.starter import events as ev
 from koala_agent.starter.compat import dataclass, to_count, to_list, to_number, to_object, to_whole
-from koala_agent.starter.events import (
-    Answer,
-    Begin,
-    Connected,
-    CountProcesses,
-    Deliver,
-    Delivered,
-    Dial,
-    Disconnected,
-    Exit,
-    Fork,
-    Open,
-    Opened,
-    PortsMoved,
-    Prepare,
-    ProcessEnded,
-    ProcessesCounted,
-    RankEnded,
-    Ready,
-    Received,
-    Resize,
-    Send,
-    Signal,
-    SiteSignalled,
-    TooLate,
-    Unexecutable,
-    ValueRequested,
-)
 from koala_agent.starter.light import signal
 from koala_agent.starter.state_machine.clock_offset import CLOCK_RATE_ERROR, ClockOffset
 
@@ -115,7 +88,7 @@ class NodeMachine:
         self._actions = []
         if isinstance(self.phase, HelperExited):
             return []
-        if isinstance(event, (Connected, Disconnected, Received)):
+        if isinstance(event, (ev.Connected, ev.Disconnected, ev.Received)):
             self._on_connection(event)
         else:
             self._on_process(event)
@@ -136,10 +109,10 @@ class NodeMachine:
 
     # The connection ------------------------------------------------------------------------------
 
-    def _on_connection(self, event: Connected | Disconnected | Received) -> None:
-        if isinstance(event, Received):
+    def _on_connection(self, event: ev.Connected | ev.Disconnected | ev.Received) -> None:
+        if isinstance(event, ev.Received):
             self._receive(event.message)
-        elif isinstance(event, Connected):
+        elif isinstance(event, ev.Connected):
             self._is_connected = True
             self._ping_at = self._now + PING_S
             self._send("hello", secret=self._secret, machine=self._machine)
@@ -159,9 +132,9 @@ class NodeMachine:
         elif kind == "pong":
             self._pong(message)
         elif kind == "fork":
-            self._emit(Fork())
+            self._emit(ev.Fork())
         elif kind == "prepare":
-            self._emit(Prepare(bundle=to_object(message.get("bundle"))))
+            self._emit(ev.Prepare(bundle=to_object(message.get("bundle"))))
         elif kind == "resize":
             self._emit(_resize_of(message))
         elif kind == "go":
@@ -170,9 +143,9 @@ class NodeMachine:
             self._signal(to_whole(message, "number"))
         elif kind == "answer":
             answer = to_object(message.get("answer"))
-            self._emit(Answer(question=to_whole(message, "question"), answer=answer))
+            self._emit(ev.Answer(question=to_whole(message, "question"), answer=answer))
         elif kind == "deliver":
-            self._emit(Deliver(is_whole=bool(message.get("is_whole"))))
+            self._emit(ev.Deliver(is_whole=bool(message.get("is_whole"))))
         elif kind == "bye":
             self._exit()
 
@@ -184,8 +157,8 @@ class NodeMachine:
         self.phase = Serving()
         self._burst = BURST
         self._ping()
-        self._emit(Begin(order=message))
-        self._emit(Fork())
+        self._emit(ev.Begin(order=message))
+        self._emit(ev.Fork())
 
     def _pong(self, message: dict[str, object]) -> None:
         sent_at, answered_at = to_number(message, "sent_at"), to_number(message, "now")
@@ -203,50 +176,50 @@ class NodeMachine:
         if not isinstance(self.phase, Serving) or self._has_opened:
             return
         self._has_opened = True
-        self._emit(Open(not_after=self._own(not_after)))
+        self._emit(ev.Open(not_after=self._own(not_after)))
 
     def _signal(self, number: int) -> None:
         if number != signal.SIGKILL and isinstance(self.phase, Serving):
             self._begin_end()
         else:
-            self._emit(Signal(number=number))
+            self._emit(ev.Signal(number=number))
             self._poll_at = self._now
 
     # Processes -----------------------------------------------------------------------------------
 
     def _on_process(self, event: Event) -> None:  # noqa: C901 - a line a kind
-        if isinstance(event, Ready):
+        if isinstance(event, ev.Ready):
             self._send("ready")
-        elif isinstance(event, ProcessEnded):
+        elif isinstance(event, ev.ProcessEnded):
             self._process_ended(event)
-        elif isinstance(event, RankEnded):
+        elif isinstance(event, ev.RankEnded):
             self._send("rank", rank=event.rank, status=event.status)
-        elif isinstance(event, Unexecutable):
+        elif isinstance(event, ev.Unexecutable):
             self._send("trouble", text=event.reason)
-        elif isinstance(event, Opened):
+        elif isinstance(event, ev.Opened):
             self._send("opened", at=event.at + self._clock.offset_s(self._now))
-        elif isinstance(event, TooLate):
+        elif isinstance(event, ev.TooLate):
             self._send("late")
             self._begin_end()
-        elif isinstance(event, SiteSignalled):
+        elif isinstance(event, ev.SiteSignalled):
             self._begin_end()
-        elif isinstance(event, ProcessesCounted):
+        elif isinstance(event, ev.ProcessesCounted):
             self._processes_counted(event)
-        elif isinstance(event, ValueRequested):
+        elif isinstance(event, ev.ValueRequested):
             self._ask(event)
-        elif isinstance(event, PortsMoved):
+        elif isinstance(event, ev.PortsMoved):
             self._send("ports", ports=[list(row) for row in event.ports])
-        elif isinstance(event, Delivered):
+        elif isinstance(event, ev.Delivered):
             self._send("delivered", problem=event.problem, is_lost=event.is_lost)
 
-    def _process_ended(self, event: ProcessEnded) -> None:
+    def _process_ended(self, event: ev.ProcessEnded) -> None:
         self._send("ended", index=event.index, status=event.status)
         if self._has_opened or isinstance(self.phase, HelperEnding):
             self._running.discard(event.index)
             if not self._running or isinstance(self.phase, HelperEnding):
                 self._poll_at = self._now
 
-    def _processes_counted(self, event: ProcessesCounted) -> None:
+    def _processes_counted(self, event: ev.ProcessesCounted) -> None:
         """Report the processes left, each time: the starter decides their fate."""
         self._send("left", left=event.left, cpu_s=event.cpu_s, memory_bytes=event.memory_bytes)
         if event.left > 0:
@@ -254,7 +227,7 @@ class NodeMachine:
         elif not self._is_connected:
             self._exit()
 
-    def _ask(self, event: ValueRequested) -> None:
+    def _ask(self, event: ev.ValueRequested) -> None:
         fields: dict[str, object] = {"question": event.question, "name": event.name}
         self._send("ask", **fields, value=event.value, wait_s=event.wait_s)
 
@@ -264,7 +237,7 @@ class NodeMachine:
         if isinstance(self.phase, Dialling):
             self._exit()
         elif isinstance(self.phase, Serving):
-            self._emit(Signal(number=signal.SIGTERM))
+            self._emit(ev.Signal(number=signal.SIGTERM))
             self.phase = HelperEnding(kill_at=self._now + self._kill_s)
             self._poll_at = self._now
 
@@ -285,15 +258,15 @@ class NodeMachine:
         if self._poll_at is not None and self._now >= self._poll_at:
             self._poll_at = None
             if isinstance(self.phase, HelperEnding) and self._now >= self.phase.kill_at:
-                self._emit(Signal(number=signal.SIGKILL))
-            self._emit(CountProcesses())
+                self._emit(ev.Signal(number=signal.SIGKILL))
+            self._emit(ev.CountProcesses())
 
     def _tick_dialling(self, phase: Dialling) -> None:
         if self._now >= phase.until:
             self._exit()
         elif not self._is_connected and self._now >= self._dial_at:
             self._dial_at = self._now + DIAL_LIMIT_S
-            self._emit(Dial())
+            self._emit(ev.Dial())
 
     def _own(self, starters: float) -> float:
         """Convert an instant of the starter's clock to ours, erring early.
@@ -310,19 +283,19 @@ class NodeMachine:
 
     def _exit(self) -> None:
         self.phase = HelperExited()
-        self._emit(Exit())
+        self._emit(ev.Exit())
 
     def _send(self, kind: str, **fields: object) -> None:
         if self._is_connected:
-            self._emit(Send(message={"kind": kind, **fields}))
+            self._emit(ev.Send(message={"kind": kind, **fields}))
 
     def _emit(self, action: Action) -> None:
         self._actions.append(action)
 
 
-def _resize_of(message: dict[str, object]) -> Resize:
+def _resize_of(message: dict[str, object]) -> ev.Resize:
     """Read a resize. Raises ValueError."""
-    return Resize(
+    return ev.Resize(
         number=to_whole(message, "number"),
         bundle=to_object(message.get("bundle")),
         leave_s=None if message.get("leave_s") is None else to_number(message, "leave_s"),

@@ -159,7 +159,7 @@ class _Starter:
         """Return the processor time of this process and of all that it has waited for."""
         kinds = (self._resource.RUSAGE_SELF, self._resource.RUSAGE_CHILDREN)
         used = [self._resource.getrusage(kind) for kind in kinds]
-        return sum(one.ru_utime + one.ru_stime for one in used)
+        return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def receive(orders: socket.socket) -> tuple[bytes, list[int]]:

@@ -53,6 +53,6 @@ def _place(address: int, content: bytes, first: str) -> tuple[int, int]:
     """Return address and size of what begins with this word and ends with its padding of blanks;
     size 0 for none.
     """
-    found = (b"\0" + content).find(b"\0" + first.encode())
-    size = content.find(b" \0", found) + 1 - found
-    return (address + found, size) if address > 0 and found >= 0 and size > 0 else (0, 0)
+    place = (b"\0" + content).find(b"\0" + first.encode())
+    size = content.find(b" \0", place) + 1 - place
+    return (address + place, size) if address > 0 and place >= 0 and size > 0 else (0, 0)

@@ -17,60 +17,9 @@ from __future__ import annotations
 
 import math
 
-from koala_agent.starter.events import (
-    Connected,
-    CountProcesses,
-    Deliver,
-    Delivered,
-    Disconnected,
-    Exit,
-    Fork,
-    MachineLost,
-    Opened,
-    OpenedEverywhere,
-    PathsProbed,
-    PortsMoved,
-    Prepare,
-    ProcessEnded,
-    ProcessesCounted,
-    ProgressMeasured,
-    RankEnded,
-    Ready,
-    Received,
-    Resize,
-    Send,
-    Settings,
-    Signal,
-    SiteSignalled,
-    TooLate,
-    Unexecutable,
-    ValueRequested,
-    Woken,
-    WriteEnd,
-)
+from koala_agent.starter import events as ev
+from koala_agent.starter import messages
 from koala_agent.starter.light import signal
-from koala_agent.starter.messages import (
-    AdoptOrder,
-    ArmOrder,
-    ClockSample,
-    DismissOrder,
-    End,
-    EndAcknowledged,
-    EndReported,
-    Hello,
-    PaceOrder,
-    PassReported,
-    PathsOrder,
-    PingAnswered,
-    PortsCounted,
-    ReleaseOrder,
-    RequestAnswered,
-    ResizeOrder,
-    StopOrder,
-    read,
-    to_json,
-    to_message,
-)
 from koala_agent.starter.state_machine.barrier import Barrier, PathProbing, has_peers
 from koala_agent.starter.state_machine.clock_offset import EVEN_S, EXACT_S, ClockOffset
 from koala_agent.starter.state_machine.exit_statuses import ExitStatuses, status_text
@@ -106,7 +55,7 @@ DELIVER_S, DELIVER_LOGS_S = 3600.0, 10.0
 class StarterMachine:
     """State machine of one starter; its first lease counts from the construction."""
 
-    def __init__(self, settings: Settings, *, now: float, wall_offset_s: float) -> None:
+    def __init__(self, settings: ev.Settings, *, now: float, wall_offset_s: float) -> None:
         self.phase: Phase = Holding()
         self.passed_at: float | None = None
         self.clock = ClockOffset(wall_offset_s)
@@ -132,9 +81,9 @@ class StarterMachine:
         self._actions = []
         if isinstance(self.phase, Exited):
             return []
-        if isinstance(event, (Connected, Disconnected, Received, ValueRequested)):
+        if isinstance(event, (ev.Connected, ev.Disconnected, ev.Received, ev.ValueRequested)):
             self._on_message(event)
-        elif not isinstance(event, Woken):
+        elif not isinstance(event, ev.Woken):
             self._on_process(event)
         self._tick()
         return self._actions
@@ -163,14 +112,16 @@ class StarterMachine:
 
     # Messages ------------------------------------------------------------------------------------
 
-    def _on_message(self, event: Connected | Disconnected | Received | ValueRequested) -> None:
-        if isinstance(event, Received):
+    def _on_message(
+        self, event: ev.Connected | ev.Disconnected | ev.Received | ev.ValueRequested
+    ) -> None:
+        if isinstance(event, ev.Received):
             self._receive(event.message)
-        elif isinstance(event, ValueRequested):
+        elif isinstance(event, ev.ValueRequested):
             self._ask(event)
-        elif isinstance(event, Connected):
+        elif isinstance(event, ev.Connected):
             self._keepalive.connect(self._now)
-            self._emit(Send(message=self._hello()))
+            self._emit(ev.Send(message=self._hello()))
             self._ping()
         else:
             self._keepalive.disconnect(self._now)
@@ -179,7 +130,7 @@ class StarterMachine:
         """Make the check-in; after a reconnection it has the whole state."""
         arming = self._barrier.arming
         is_armed = arming is not None and arming.is_promised
-        hello = Hello(
+        hello = messages.Hello(
             claim=self._settings.claim,
             secret=self._settings.secret,
             nonce=self._settings.nonce,
@@ -188,37 +139,39 @@ class StarterMachine:
             passed_at=None if self.passed_at is None else self.to_daemons(self.passed_at),
             end=self._end_of(self.phase) if isinstance(self.phase, Over) else None,
         )
-        return to_message(hello)
+        return messages.to_message(hello)
 
     def _receive(self, message: dict[str, object]) -> None:  # noqa: C901 - a line a kind
         kind = message.get("kind")
-        if kind == PingAnswered.KIND:
-            self._pong(read(PingAnswered, message))
-        elif kind == AdoptOrder.KIND:
-            self._adopt(read(AdoptOrder, message))
-        elif kind == PathsOrder.KIND:
-            self._try_paths(read(PathsOrder, message))
-        elif kind == ArmOrder.KIND:
-            self._arm(read(ArmOrder, message), self._now)
-        elif kind == ReleaseOrder.KIND:
-            self._release(read(ReleaseOrder, message))
-        elif kind == RequestAnswered.KIND:
-            self._actions += self._kv_requests.answer(read(RequestAnswered, message))
-        elif kind == ResizeOrder.KIND:
-            self._resize(read(ResizeOrder, message))
-        elif kind == PaceOrder.KIND and isinstance(self.phase, Running):
-            self._pacing.set_share(read(PaceOrder, message).share, self._now)
-        elif kind == StopOrder.KIND:
+        if kind == messages.PingAnswered.KIND:
+            self._pong(messages.read(messages.PingAnswered, message))
+        elif kind == messages.AdoptOrder.KIND:
+            self._adopt(messages.read(messages.AdoptOrder, message))
+        elif kind == messages.PathsOrder.KIND:
+            self._try_paths(messages.read(messages.PathsOrder, message))
+        elif kind == messages.ArmOrder.KIND:
+            self._arm(messages.read(messages.ArmOrder, message), self._now)
+        elif kind == messages.ReleaseOrder.KIND:
+            self._release(messages.read(messages.ReleaseOrder, message))
+        elif kind == messages.RequestAnswered.KIND:
+            self._actions += self._kv_requests.answer(
+                messages.read(messages.RequestAnswered, message)
+            )
+        elif kind == messages.ResizeOrder.KIND:
+            self._resize(messages.read(messages.ResizeOrder, message))
+        elif kind == messages.PaceOrder.KIND and isinstance(self.phase, Running):
+            self._pacing.set_share(messages.read(messages.PaceOrder, message).share, self._now)
+        elif kind == messages.StopOrder.KIND:
             if isinstance(self.phase, (Holding, Running)):
                 self._begin_end("stopped", "")
             elif isinstance(self.phase, Delivering):
                 self._cut_short(self.phase, "stopped", "its outputs are not wanted any more")
-        elif kind == DismissOrder.KIND:
-            self._dismiss(read(DismissOrder, message).reason)
-        elif kind == EndAcknowledged.KIND and isinstance(self.phase, Over):
+        elif kind == messages.DismissOrder.KIND:
+            self._dismiss(messages.read(messages.DismissOrder, message).reason)
+        elif kind == messages.EndAcknowledged.KIND and isinstance(self.phase, Over):
             self._exit()
 
-    def _pong(self, answer: PingAnswered) -> None:
+    def _pong(self, answer: messages.PingAnswered) -> None:
         sent_at = answer.sent_at
         if sent_at > self._now:
             return  # not a ping of ours
@@ -230,8 +183,8 @@ class StarterMachine:
         self._barrier.correct(self.clock.offset_s(self._now))
         self._actions += self._keepalive.continue_burst(self._now, self._lease_s())
 
-    def _adopt(self, order: AdoptOrder) -> None:
-        sample = None if order.clock is None else read(ClockSample, order.clock)
+    def _adopt(self, order: messages.AdoptOrder) -> None:
+        sample = None if order.clock is None else messages.read(messages.ClockSample, order.clock)
         if self._leases.change(order.hold_lease_s, order.run_lease_s):
             self._ping()
         self._kill_s = order.kill_s
@@ -239,21 +192,21 @@ class StarterMachine:
             self._share_clock(sample)
         if not self._is_clock_shared or self.clock.error_s(self._now) > EXACT_S:
             self._keepalive.start_burst()
-        self._actions += [Send(message=asked) for asked in self._kv_requests.messages]
+        self._actions += [ev.Send(message=asked) for asked in self._kv_requests.messages]
         if not isinstance(self.phase, Holding) or self.phase.is_adopted:
             return
         self.phase = Holding(is_adopted=True)
-        self._emit(Fork())
+        self._emit(ev.Fork())
         if self._settings.no_barrier:
-            self._emit(Prepare(bundle={}))
+            self._emit(ev.Prepare(bundle={}))
 
-    def _share_clock(self, sample: ClockSample) -> None:
+    def _share_clock(self, sample: messages.ClockSample) -> None:
         """Take over the agent's measurement of the daemon's clock, if it has our clock."""
         if sample.boot == self._settings.boot != "" and sample.at <= self._now:
             self.clock.share(sample.at, max(0.0, sample.half_s), sample.offset_s)
             self._is_clock_shared = True
 
-    def _try_paths(self, order: PathsOrder) -> None:
+    def _try_paths(self, order: messages.PathsOrder) -> None:
         """Probe the paths, before the barrier is armed."""
         phase = self.phase
         if isinstance(phase, Holding) and phase.is_adopted and self._barrier.arming is None:
@@ -266,7 +219,7 @@ class StarterMachine:
             received_at, order = waiting
             self._arm(order, received_at)
 
-    def _arm(self, order: ArmOrder, received_at: float) -> None:
+    def _arm(self, order: messages.ArmOrder, received_at: float) -> None:
         barrier = self._barrier
         if not isinstance(self.phase, Holding) or not self.phase.is_adopted:
             return
@@ -281,7 +234,7 @@ class StarterMachine:
             order, received_at, now=self._now, lease_until=self.lease_until()
         )
 
-    def _release(self, order: ReleaseOrder) -> None:
+    def _release(self, order: messages.ReleaseOrder) -> None:
         if self.passed_at is not None and self._barrier.arming is not None:
             if order.number == self._barrier.arming.number:
                 self._send_passed()
@@ -291,11 +244,11 @@ class StarterMachine:
             assert self._barrier.arming is not None
             self._measure_clock(has_peers=self._barrier.arming.has_peers)
 
-    def _resize(self, order: ResizeOrder) -> None:
+    def _resize(self, order: messages.ResizeOrder) -> None:
         """Let the program know of a change, once; a later start learns of it as well."""
         if order.number > self._resized and isinstance(self.phase, (Holding, Running)):
             self._resized = order.number
-            self._emit(Resize(number=order.number, bundle=order.bundle, leave_s=order.leave_s))
+            self._emit(ev.Resize(number=order.number, bundle=order.bundle, leave_s=order.leave_s))
 
     def _dismiss(self, reason: str) -> None:
         phase = self.phase
@@ -308,7 +261,7 @@ class StarterMachine:
         elif isinstance(phase, (Holding, Running)):
             self._begin_end("stopped", reason, is_dismissed=True)
 
-    def _ask(self, event: ValueRequested) -> None:
+    def _ask(self, event: ev.ValueRequested) -> None:
         refusal = self._kv_requests.refusal(event)
         if refusal:
             self._emit(refused(event.question, refusal))
@@ -318,42 +271,42 @@ class StarterMachine:
     # Processes -----------------------------------------------------------------------------------
 
     def _on_process(self, event: Event) -> None:  # noqa: C901 - a line a kind
-        if isinstance(event, (Ready, Opened, OpenedEverywhere, TooLate)):
+        if isinstance(event, (ev.Ready, ev.Opened, ev.OpenedEverywhere, ev.TooLate)):
             self._on_barrier(event)
-        elif isinstance(event, Unexecutable):
+        elif isinstance(event, ev.Unexecutable):
             self._unexecutable(event.reason)
-        elif isinstance(event, MachineLost):
+        elif isinstance(event, ev.NodeLost):
             self._lose(event.kind, event.reason)
-        elif isinstance(event, ProcessEnded):
+        elif isinstance(event, ev.ProcessEnded):
             self._process_ended(event)
-        elif isinstance(event, RankEnded):
+        elif isinstance(event, ev.RankEnded):
             self._rank_ended(event)
-        elif isinstance(event, ProgressMeasured):
+        elif isinstance(event, ev.ProgressMeasured):
             report = self._pacing.measured(event, self._now)
             if report is not None and isinstance(self.phase, Running):
-                self._send(to_message(report))
-        elif isinstance(event, SiteSignalled):
+                self._send(messages.to_message(report))
+        elif isinstance(event, ev.SiteSignalled):
             self._signalled_by_site(event.reason)
-        elif isinstance(event, ProcessesCounted):
+        elif isinstance(event, ev.ProcessesCounted):
             self._processes_counted(event)
-        elif isinstance(event, PathsProbed):
+        elif isinstance(event, ev.PathsProbed):
             self._paths.end(event.problem, event.reached, event.ports)
             self._send(self._paths.report)
-        elif isinstance(event, PortsMoved):
-            self._send(to_message(PortsCounted(ports=event.ports)))
-        elif isinstance(event, Delivered) and isinstance(self.phase, Delivering):
+        elif isinstance(event, ev.PortsMoved):
+            self._send(messages.to_message(messages.PortsCounted(ports=event.ports)))
+        elif isinstance(event, ev.Delivered) and isinstance(self.phase, Delivering):
             if event.is_lost:
                 problem = event.problem or "a machine was lost with what it had to bring"
                 self._cut_short(self.phase, "vanished", problem)
             else:
                 self._over(self.phase, event.problem)
 
-    def _on_barrier(self, event: Ready | Opened | OpenedEverywhere | TooLate) -> None:
-        if isinstance(event, Opened):
+    def _on_barrier(self, event: ev.Ready | ev.Opened | ev.OpenedEverywhere | ev.TooLate) -> None:
+        if isinstance(event, ev.Opened):
             self._opened(event)
-        elif isinstance(event, OpenedEverywhere):
+        elif isinstance(event, ev.OpenedEverywhere):
             self._opened_everywhere(event.at)
-        elif isinstance(event, Ready):
+        elif isinstance(event, ev.Ready):
             self._ready()
         elif isinstance(self.phase, Holding):
             self._begin_end("late", "the barrier could not be opened in time")
@@ -367,7 +320,7 @@ class StarterMachine:
         elif isinstance(phase, Ending) and self._now < self._statuses.final_at:
             self._begin_end("site", reason, is_dismissed=phase.is_dismissed)
 
-    def _opened(self, event: Opened) -> None:
+    def _opened(self, event: ev.Opened) -> None:
         assert isinstance(self.phase, Holding), self.phase
         assert self.passed_at is None, "the barrier opens once"
         self.passed_at = event.at
@@ -392,7 +345,7 @@ class StarterMachine:
         assert self.passed_at is not None
         self._is_pass_told = True
         passed_at = self.to_daemons(self.passed_at)
-        self._send(to_message(PassReported(passed_at=passed_at)))
+        self._send(messages.to_message(messages.PassReported(passed_at=passed_at)))
 
     def _unexecutable(self, reason: str) -> None:
         phase = self.phase
@@ -410,7 +363,7 @@ class StarterMachine:
         elif isinstance(self.phase, (Holding, Running)):
             self._begin_end(kind, reason)
 
-    def _process_ended(self, event: ProcessEnded) -> None:
+    def _process_ended(self, event: ev.ProcessEnded) -> None:
         phase, statuses = self.phase, self._statuses
         if isinstance(phase, Holding):
             # Only an outsider ends a blocked process: fork another one in its place.
@@ -418,11 +371,11 @@ class StarterMachine:
             if not statuses.may_fork_again(event.index, event.status, is_wanted=is_wanted):
                 self._unexecutable("the blocked processes end again and again")
             elif is_wanted:
-                self._emit(Fork())
+                self._emit(ev.Fork())
             return
         statuses.note(event.index, event.status)
         if isinstance(phase, Ending):
-            self._emit(CountProcesses())
+            self._emit(ev.CountProcesses())
         elif isinstance(phase, Running):
             statuses.defer_if_foreign(event.status, self._now)
             if event.status != 0 and self._settings.processes > 1:
@@ -432,7 +385,7 @@ class StarterMachine:
                 self._actions += self._pacing.end()
                 self.phase = Ending(kind="exited", reason="", kill_at=None, poll_at=self._now)
 
-    def _rank_ended(self, event: RankEnded) -> None:
+    def _rank_ended(self, event: ev.RankEnded) -> None:
         """Handle the end of a rank, which is reported before its launcher ends for it."""
         if self.passed_at is None or not 0 <= event.rank < self._settings.ranks:
             return
@@ -442,7 +395,7 @@ class StarterMachine:
             reason = f"process {event.rank} ended with {status_text(event.status)}"
             self._begin_end("exited", reason)
 
-    def _processes_counted(self, event: ProcessesCounted) -> None:
+    def _processes_counted(self, event: ev.ProcessesCounted) -> None:
         phase = self.phase
         if not isinstance(phase, Ending):
             return
@@ -454,13 +407,13 @@ class StarterMachine:
                 return
             self._begin_end(phase.kind, phase.reason, is_dismissed=phase.is_dismissed)
         elif self._now >= phase.kill_at:
-            self._emit(Signal(number=signal.SIGKILL))
+            self._emit(ev.Signal(number=signal.SIGKILL))
 
     # The end -------------------------------------------------------------------------------------
 
     def _begin_end(self, kind: str, reason: str, *, is_dismissed: bool = False) -> None:
         self._actions += [*self._paths.close(), *self._pacing.end()]
-        self._emit(Signal(number=signal.SIGTERM))
+        self._emit(ev.Signal(number=signal.SIGTERM))
         self.phase = Ending(
             kind=kind,
             reason=reason,
@@ -469,7 +422,7 @@ class StarterMachine:
             is_dismissed=is_dismissed,
         )
 
-    def _deliver(self, phase: Ending, used: ProcessesCounted) -> None:
+    def _deliver(self, phase: Ending, used: ev.ProcessesCounted) -> None:
         """Start the delivery of logs and outputs, which precedes the report of the end."""
         is_whole = phase.kind in PROGRAM_ENDS
         until = self._now + (DELIVER_S if is_whole else DELIVER_LOGS_S)
@@ -482,7 +435,7 @@ class StarterMachine:
             self._over(done, "", is_dismissed=phase.is_dismissed)
             return
         self.phase = done
-        self._emit(Deliver(is_whole=is_whole))
+        self._emit(ev.Deliver(is_whole=is_whole))
 
     def _cut_short(self, phase: Delivering, kind: str, problem: str) -> None:
         """End a delivery early.
@@ -497,7 +450,7 @@ class StarterMachine:
 
     def _over(self, phase: Delivering, problem: str, *, is_dismissed: bool = False) -> None:
         reason = "; ".join(text for text in (phase.reason, problem) if text)
-        end = End(
+        end = messages.End(
             kind=phase.kind,
             reason=reason,
             statuses=() if self.passed_at is None else tuple(self._statuses.final()),
@@ -506,7 +459,7 @@ class StarterMachine:
             forwarded_bytes=phase.used.forwarded_bytes,
         )
         over = Over(until=self._now, end=end, ended_at=phase.ended_at)
-        self._emit(WriteEnd(end=self._end_of(over)))
+        self._emit(ev.WriteEnd(end=self._end_of(over)))
         is_by_lease = phase.kind == "lease"
         if is_dismissed or (is_by_lease and not self._keepalive.is_connected):
             self._exit()  # the next agent reads it from disk
@@ -519,14 +472,14 @@ class StarterMachine:
                 linger_s, min(self._leases.length_s(is_held=False), DELIVER_S)
             )  # the agent cannot read it here
         self.phase = Over(until=self._now + linger_s, end=end, ended_at=phase.ended_at)
-        self._send(to_message(EndReported(end=self._end_of(over))))
+        self._send(messages.to_message(messages.EndReported(end=self._end_of(over))))
 
     def _end_of(self, phase: Over) -> dict[str, object]:
-        return {**to_json(phase.end), "ended_at": self.to_daemons(phase.ended_at)}
+        return {**messages.to_json(phase.end), "ended_at": self.to_daemons(phase.ended_at)}
 
     def _exit(self) -> None:
         self.phase = Exited()
-        self._emit(Exit())
+        self._emit(ev.Exit())
 
     # Time ----------------------------------------------------------------------------------------
 
@@ -578,7 +531,7 @@ class StarterMachine:
 
     def _poll_again(self, phase: Ending) -> None:
         self.phase = changed(phase, poll_at=self._now + POLL_S)
-        self._emit(CountProcesses())
+        self._emit(ev.CountProcesses())
 
     def _lease_s(self) -> float:
         return self._leases.length_s(is_held=self.passed_at is None)

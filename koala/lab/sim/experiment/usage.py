@@ -2,8 +2,6 @@
 
 Integrals of step functions, kept in bins of equal length. The series count only sites that the
 scheduler may use at the time; the totals count all.
-
-Changes are kept, and integrated some hundred at a time in one loop over local names.
 """
 
 from __future__ import annotations
@@ -13,10 +11,6 @@ from enum import IntEnum
 
 from koala.core.model.values import Instant, Seconds, SiteName
 
-PENDING_MAX = 256
-"""Changes that are kept until they are integrated; with thousands they leave the processor's
-cache, which takes longer."""
-
 
 class Use(IntEnum):
     """Use of a processor."""
@@ -24,9 +18,6 @@ class Use(IntEnum):
     LOCAL = 0  # a job of the site's own users
     HELD = 1  # a claim before the barrier
     RUNNING = 2  # a component
-
-
-_HELD = int(Use.HELD)  # a member takes four times as long to read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +54,6 @@ class Usage:
         self._now: Instant = 0.0
         self._whole = [0, 0, 0]
         self._level = [0, 0, 0, 0]  # at usable sites; the last is what there is of processors
-        self._pending: list[tuple[Instant, int, int, int]] = []
-        """Changes since `_now`: instant, use, at all sites, and at usable ones."""
         self._bins: list[list[float]] = []
         self._bin_until: Instant = 0.0
         self._open_bin()
@@ -72,11 +61,11 @@ class Usage:
     def add(self, site: SiteName, use: int, processors: int, now: Instant) -> None:
         """Change the number of used processors from now on; the change may be negative. `use` is
         a `Use`."""
-        pending = self._pending
+        self.advance(now)
         self._used[site][use] += processors
-        pending.append((now, use, processors, processors if self._is_usable[site] else 0))
-        if len(pending) > PENDING_MAX:
-            self.advance(now)
+        self._whole[use] += processors
+        if self._is_usable[site]:
+            self._level[use] += processors
 
     def set_usable(self, site: SiteName, now: Instant, *, is_usable: bool) -> None:
         """Set whether the scheduler may use the site from now on."""
@@ -98,52 +87,30 @@ class Usage:
 
     def advance(self, until: Instant) -> None:
         """Integrate the use up to an instant."""
-        now, bin_until = self._now, self._bin_until
-        local_s, held_s, running_s = self.totals_s
-        whole_local, whole_held, whole_running = self._whole
+        now = self._now
+        if until <= now:
+            return
+        whole, duration_s = self._whole, until - now
+        self.totals_s[0] += whole[0] * duration_s
+        if whole[1] or whole[2]:  # seldom; else only zeros would be added
+            self.totals_s[1] += whole[1] * duration_s
+            self.totals_s[2] += whole[2] * duration_s
+        while until > self._bin_until:
+            self._fill(self._bin_until - now)
+            now = self._bin_until
+            self._open_bin()
+        self._fill(until - now)
+        self._now = until
+
+    def _fill(self, duration_s: Seconds) -> None:
+        """Add so much time to the open bin."""
         local, held, running, processors = self._level
-        bin_local, bin_held, bin_running, bin_processors = self._bins[-1]
-        for at, use, change, usable_change in (*self._pending, (until, 0, 0, 0)):
-            duration_s = at - now
-            if duration_s > 0:
-                local_s += whole_local * duration_s
-                is_shared = whole_held or whole_running  # seldom; else only zeros would be added
-                if is_shared:
-                    held_s += whole_held * duration_s
-                    running_s += whole_running * duration_s
-                while at > bin_until:
-                    duration_s = bin_until - now
-                    self._bins[-1][:] = (
-                        bin_local + local * duration_s,
-                        bin_held + held * duration_s,
-                        bin_running + running * duration_s,
-                        bin_processors + processors * duration_s,
-                    )
-                    self._open_bin()
-                    bin_local = bin_held = bin_running = bin_processors = 0.0
-                    now, bin_until = bin_until, self._bin_until
-                    duration_s = at - now
-                bin_local += local * duration_s
-                bin_processors += processors * duration_s
-                if is_shared:
-                    bin_held += held * duration_s
-                    bin_running += running * duration_s
-                now = at
-            if not use:  # most changes are of local jobs
-                whole_local += change
-                local += usable_change
-            elif use == _HELD:
-                whole_held += change
-                held += usable_change
-            else:
-                whole_running += change
-                running += usable_change
-        self._pending.clear()
-        self._now = now
-        self.totals_s = [local_s, held_s, running_s]
-        self._whole = [whole_local, whole_held, whole_running]
-        self._level = [local, held, running, processors]
-        self._bins[-1][:] = bin_local, bin_held, bin_running, bin_processors
+        bin_s = self._bins[-1]
+        bin_s[0] += local * duration_s
+        bin_s[3] += processors * duration_s
+        if held or running:
+            bin_s[1] += held * duration_s
+            bin_s[2] += running * duration_s
 
     def _open_bin(self) -> None:
         self._bins.append([0.0] * 4)

@@ -233,7 +233,7 @@ async def test_a_claim_is_on_no_more_machines_than_it_has_processors(
         table = site.claims._table
         hosts = tuple((f"n{number}", 1) for number in range(4096))
         table.claims[CLAIM] = msgspec.structs.replace(table.claims[CLAIM], hosts=hosts)
-        assert site.claims._machines(CLAIM) == table.claims[CLAIM].hold.processors == 1
+        assert site.claims._nodes(CLAIM) == table.claims[CLAIM].hold.processors == 1
         site.claims.order(Stop(claim=CLAIM))
         await site.gone()
 

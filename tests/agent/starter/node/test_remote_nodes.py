@@ -14,7 +14,7 @@ import pytest
 from koala_agent.claims.bundle import build_bundle
 from koala_agent.starter.challenge_response import helper_name
 from koala_agent.starter.connection import Connection, JsonSocket, Watch
-from koala_agent.starter.events import Connected, Disconnected, MachineLost, Received
+from koala_agent.starter.events import Connected, Disconnected, NodeLost, Received
 from koala_agent.starter.node.remote_nodes import RemoteNodes
 from koala_agent.starter.program import ClaimProgram
 from tests.agent.starter.test_batch_rules import peer, spec
@@ -108,10 +108,10 @@ def test_a_helper_that_knows_the_secret_is_let_in_and_no_secret_is_said(stage: S
     assert secret not in transcript, "whoever listens could pass for a helper"
     assert SECRET not in transcript, "whoever listens could pass for the starter"
     line.close()
-    lost: list[MachineLost] = []
+    lost: list[NodeLost] = []
     for _ in range(TURNS_MAX):
         stage.watch.wait(0.01)
-        lost += [event for event in stage.nodes.gather() if isinstance(event, MachineLost)]
+        lost += [event for event in stage.nodes.gather() if isinstance(event, NodeLost)]
         if lost:
             return
     raise AssertionError("the right one is not missed when it goes")

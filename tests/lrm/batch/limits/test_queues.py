@@ -12,9 +12,9 @@ import pytest
 
 from koala.common.protocol.messages import Queue
 from koala_agent.lrm.batch.gridengine import GridEngine
-from koala_agent.lrm.batch.limits.partitions import bookings_of
 from koala_agent.lrm.batch.pbs import PBS
 from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.batch.slurm.reservations import bookings_of
 from koala_agent.transport.interface import Answer
 
 SAMPLES = Path(__file__).parent.parent / "samples"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from koala.common.protocol.limits import ENDLESS_S
@@ -15,10 +14,8 @@ from koala.common.protocol.messages import Hole, Outlook, Wait
 from koala.common.protocol.names import ClaimId
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.account_breaker import AccountBreaker
-from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.bookings import Bookings
-from koala_agent.lrm.batch.claim_tracking import TrackedClaim, TrackedClaims
+from koala_agent.lrm.batch.claim_tracking import TrackedClaim
 from koala_agent.lrm.batch.figures.forecast import forecast, holes
 from koala_agent.lrm.batch.figures.idle_processors import (
     booked_of,
@@ -29,9 +26,9 @@ from koala_agent.lrm.batch.figures.idle_processors import (
     taken_of,
 )
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
-from koala_agent.lrm.dialect import Dialect, Figures, JobState
+from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
+from koala_agent.lrm.dialect import Figures, JobState
 from koala_agent.lrm.local_manager import Idle
-from koala_agent.lrm.site_commands import SiteCommands
 
 log = get_logger()
 
@@ -46,29 +43,13 @@ class _Listing:
     waiting: int
 
 
-class QueueFigures:
+class QueueFigures(ManagerPart):
     """The last figures of a batch system, with what our claims did since."""
 
-    def __init__(
-        self,
-        settings: BatchSettings,
-        dialect: Dialect,
-        commands: SiteCommands,
-        *,
-        claims: TrackedClaims,
-        breaker: AccountBreaker,
-        queues: QueueKnowledge,
-        bookings: Bookings,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, shared: Shared, queues: QueueKnowledge, bookings: Bookings) -> None:
+        super().__init__(shared)
         self._bookings = bookings
-        self._settings = settings
-        self._dialect = dialect
-        self._commands = commands
-        self._claims = claims
-        self._breaker = breaker
         self._queues = queues
-        self._clock = clock
         self._figures: Figures | None = None  # of the last look
         self._foreign = 0  # jobs of others that waited then
         self._in_use = 0  # processors of our claims in it
@@ -183,7 +164,7 @@ class QueueFigures:
         }
         rows = tuple(row for row in rows if row.number not in others)
         booked = booked_of(figures, self._claims.open())
-        known = (rows, claims, figures, booked, self._bookings.calendar())
+        known = (rows, claims, figures, booked, self._calendar())
         self._forecasts, self._outlook = await asyncio.to_thread(forecast, *known)
         self._holes = await asyncio.to_thread(holes, *known)
         self._holes_at = self._clock()
@@ -256,7 +237,7 @@ class QueueFigures:
             self._counted(),
             allowed=self._settings.processors,
             unsure=sum(one.row.processors for one in self._claims.open() if self._is_unsure(one)),
-            now=self._bookings.calendar(),
+            now=self._calendar(),
         )
 
     def _holes_now(self, idle: Idle) -> tuple[Hole, ...]:

@@ -2,6 +2,4 @@
 
 queue_knowledge     the limits of its queues, asked for once in minutes
 submission_pauses   pauses between submissions that it does not take, one for all claims of a kind
-quotas              resource quota sets of a batch system
-partitions          how one of them tells the limits of partitions, accounts and maintenance
 """

@@ -26,15 +26,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
-from importlib.resources import files
-from signal import SIGKILL
 
-from koala.common.protocol.messages import Queue, Resources
+from koala.common.protocol.messages import Queue
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.limits.partitions import NODES_FORMAT, bookings_of, limits_of
-from koala_agent.lrm.batch.native import check_allowed, native_words, refuse
-from koala_agent.lrm.batch.slurm_gates import FAR, GATED, gates_of, is_gated
-from koala_agent.lrm.batch.slurm_nodes import (
+from koala_agent.lrm.batch.slurm.gates import FAR, GATED, gates_of
+from koala_agent.lrm.batch.slurm.jobs import ENDS, STATES, end_of, job_of
+from koala_agent.lrm.batch.slurm.native import NATIVE_MEMORY, native_options
+from koala_agent.lrm.batch.slurm.nodes import (
     NODE_COLUMNS,
     Node,
     closed_words,
@@ -42,10 +40,9 @@ from koala_agent.lrm.batch.slurm_nodes import (
     rules_of,
     split_columns,
 )
-from koala_agent.lrm.batch.slurm_queue import (
+from koala_agent.lrm.batch.slurm.partitions import NODES_FORMAT, limits_of
+from koala_agent.lrm.batch.slurm.queue import (
     COLUMNS,
-    LIMITS,
-    NEVER,
     RUNNING,
     WAITING,
     Row,
@@ -53,12 +50,18 @@ from koala_agent.lrm.batch.slurm_queue import (
     queue_of,
     waiting_for,
 )
-from koala_agent.lrm.batch_system import BatchSystem, DialectSettings, LRMTable
+from koala_agent.lrm.batch.slurm.reservations import (
+    AWAY,
+    RESERVATIONS,
+    bookings_of,
+    read_booked,
+    read_bookings,
+    read_unbooked,
+)
 from koala_agent.lrm.dialect import (
     LATE_S,
     BatchJob,
     Booker,
-    Booking,
     Dialect,
     Figures,
     Gate,
@@ -72,55 +75,16 @@ from koala_agent.lrm.dialect import (
 )
 from koala_agent.lrm.local_manager import (
     OUTPUT_FILE,
-    EndCause,
     Placeholder,
     RequestRefusedError,
     UnclearRefusalError,
 )
-from koala_agent.starter.batch_rules import BatchRules
 from koala_agent.transport.interface import Answer, Command
 
 KEEP_S = 600.0
 """How long partitions, configuration and licences are as they were."""
 LIST = ("squeue", "-h", "-a", "-t", "all")
-RESERVATIONS = Command(
-    argv=("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"), keep_s=300.0
-)
-"""With instants in seconds since the epoch."""
 
-STATES: dict[str, JobState] = {
-    "PENDING": JobState.QUEUED,
-    "CONFIGURING": JobState.RUNNING,
-    "RUNNING": JobState.RUNNING,
-    "COMPLETING": JobState.RUNNING,
-    "SUSPENDED": JobState.RUNNING,
-    "STOPPED": JobState.RUNNING,
-    "SIGNALING": JobState.RUNNING,
-    "STAGE_OUT": JobState.RUNNING,
-    "RESIZING": JobState.RUNNING,
-    "REQUEUED": JobState.QUEUED,
-    "REQUEUE_HOLD": JobState.STUCK,
-    "REQUEUE_FED": JobState.QUEUED,
-    "SPECIAL_EXIT": JobState.STUCK,
-    "RESV_DEL_HOLD": JobState.STUCK,
-}
-"""States of jobs that have not ended (squeue(1), JOB STATE CODES)."""
-
-ENDS: dict[str, EndCause] = {
-    "COMPLETED": EndCause.EXITED,
-    "FAILED": EndCause.EXITED,
-    "OUT_OF_MEMORY": EndCause.EXITED,
-    "TIMEOUT": EndCause.TIME_LIMIT,
-    "CANCELLED": EndCause.CANCELLED_BY_SITE,
-    "DEADLINE": EndCause.CANCELLED_BY_SITE,
-    "PREEMPTED": EndCause.CANCELLED_BY_SITE,
-    "REVOKED": EndCause.CANCELLED_BY_SITE,
-    "NODE_FAIL": EndCause.UNREACHABLE,
-    "BOOT_FAIL": EndCause.LOST,
-    "LAUNCH_FAILED": EndCause.LOST,
-    "RECONFIG_FAIL": EndCause.LOST,
-}
-"""States of jobs that have ended. A cancel is the site's unless we requested it."""
 
 HONOURED = (
     *("hostCount", "tasksPerNode", "cpusPerTask", "minMemory"),
@@ -135,34 +99,10 @@ REFUSALS = re.compile(
     r"|node count|can ?not be satisfied|limit"
 )
 """Messages of Slurm for a request that it refuses (for now); the site works."""
-
 FAULTS = re.compile(
     r"(?i)invalid|not permitted|denied|unrecognized|does not exist|no such|disabled"
 )
 """Messages for wrong options, which stay wrong."""
-
-AWAY = re.compile(r"(?i)unable to contact|temporarily|timed out|communication|connection|busy")
-"""Messages of a controller that does not answer, or takes no more jobs: a retry may work, and a
-submission may have arrived."""
-
-
-NATIVE_OWN = (
-    *("account", "array", "begin", "chdir", "cluster-constraint", "clusters", "constraint"),
-    *("container", "container-id", "cpus-per-gpu", "cpus-per-task", "deadline", "dependency"),
-    *("error", "exclusive", "export", "export-file", "get-user-env", "gid", "gpus"),
-    *("gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "help", "hold", "ignore-pbs"),
-    *("input", "job-name", "kill-on-invalid-dep", "licenses", "mem", "mem-per-cpu", "mem-per-gpu"),
-    *("no-requeue", "nodefile", "nodes", "ntasks", "ntasks-per-gpu", "ntasks-per-node"),
-    *("ntasks-per-tres", "open-mode", "output", "overcommit", "parsable", "partition", "qos"),
-    *("quiet", "requeue", "signal", "tasks-per-node", "test-only", "time", "time-min", "tres-per"),
-    *("uid", "usage", "verbose", "version", "wait", "workdir", "wrap"),
-)
-"""Options of `sbatch` that Koala sets or counts, or that would change how its batch job runs."""
-
-NATIVE_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
-NATIVE_GPUS = ("gpus", "gpus-per-node", "gpus-per-task", "gres", "cpus-per-gpu", "ntasks-per-gpu")
-"""Options of scripts that say more exactly what attributes of a job say, too: they replace what
-Koala would make of those."""
 
 
 OWN_VARIABLES = ("SBATCH_*", "SLURM_*")
@@ -225,7 +165,7 @@ class Slurm(Dialect):
             f"--output={'/dev/null' if placeholder.body else placeholder.directory / OUTPUT_FILE}",
             "--open-mode=append",
         ]
-        native = _native_options(asked, self.native)
+        native = native_options(asked, self.native)
         said = {word.partition("=")[0][2:] for word in native}
         shapes_gpus = any(word[2:].startswith(("gpus", "gres=gpu")) for word in native)
         memory_mb = None if said.intersection(NATIVE_MEMORY) else asked.memory_min_mb
@@ -284,7 +224,7 @@ class Slurm(Dialect):
         for line in answer.out.split("\n"):
             try:
                 if line.strip():
-                    rows.append(_job(Row(*split_columns(line, COLUMNS))))
+                    rows.append(job_of(Row(*split_columns(line, COLUMNS))))
             except LocalManagerError as error:
                 trouble = error
         if trouble is not None and not rows:
@@ -319,7 +259,7 @@ class Slurm(Dialect):
         if state[1] not in ENDS:  # it is in no listing, and lives
             return BatchJob(number=number, name=name, state=STATES.get(state[1], JobState.RUNNING))
         wait_status = int(code[1]) << 8 | int(code[2])
-        return _ended(number, name, state[1], wait_status, "")
+        return end_of(number, name, state[1], wait_status, "")
 
     def figures(self) -> tuple[Command, ...]:
         """See Dialect: CPUs of nodes, jobs that wait for them, and how partitions share them."""
@@ -460,11 +400,11 @@ class Slurm(Dialect):
         return Booker(
             name="reservation",
             book=self._book,
-            read_booked=_read_booked,
+            read_booked=read_booked,
             list=Command(argv=("scontrol", "-o", "show", "reservation")),
-            read_list=_read_bookings,
+            read_list=read_bookings,
             delete=lambda name: Command(argv=("scontrol", "delete", f"reservationname={name}")),
-            read_deleted=_read_unbooked,
+            read_deleted=read_unbooked,
         )
 
     def _book(self, placeholder: Placeholder, name: str) -> Command:
@@ -485,27 +425,6 @@ class Slurm(Dialect):
             *([f"features={asked.constraint}"] if asked.constraint else []),
         ]
         return Command(argv=("scontrol", "create", "reservation", *words))
-
-
-def _read_booked(answer: Answer) -> str:
-    found = re.search(r"Reservation created: (\S+)", answer.out)
-    if found is not None:
-        return found[1]
-    message = f"scontrol create reservation: {answer.complaints()}"
-    if answer.status == 0 or AWAY.search(answer.err.replace("nodes are busy", "")):
-        raise LocalManagerError(message, transient=True)
-    raise RequestRefusedError(message)
-
-
-def _read_bookings(answer: Answer) -> list[Booking]:
-    check_status(answer, "scontrol")
-    names = re.findall(r"^ReservationName=(\S+)", answer.out, re.MULTILINE)
-    return [Booking(number=name, name=name) for name in names]
-
-
-def _read_unbooked(answer: Answer) -> None:
-    if answer.status != 0 and "reservation is invalid" not in answer.err:
-        check_status(answer, "scontrol")
 
 
 def _for_programs(script: str) -> str:
@@ -540,150 +459,3 @@ def _refusal(command: str, answer: Answer, place: str) -> LocalManagerError:
     if FAULTS.search(complaint):
         return LocalManagerError(message)
     return UnclearRefusalError(message)
-
-
-def _job(row: Row) -> BatchJob:
-    # A member of a job array or of a heterogeneous job has its place behind the number.
-    plain = re.fullmatch(r"([0-9]{1,15})(?:[_+.].*)?", row.number)
-    wait_status = _wait_status(row.code)
-    if plain is None or wait_status is None:
-        text = " ".join(row)[:200]
-        raise LocalManagerError(f"squeue: {text!r} is not a row of a listing", transient=True)
-    if row.state in ENDS:
-        reason = row.limit if row.state == "TIMEOUT" else row.reason
-        ended = _ended(plain[1], row.name, row.state, wait_status, reason)
-        ended = replace(ended, owner=row.owner)
-        if row.state != "CANCELLED" or not row.nodes:
-            return ended
-        words = f"{ended.reason} on {row.nodes}"
-        return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)
-    now = STATES.get(row.state, JobState.RUNNING)
-    cause = EndCause.LOST
-    is_shut = now is JobState.QUEUED and is_gated(row.comment, row.reason)
-    if now is JobState.QUEUED and row.reason.startswith(NEVER) and not is_shut:
-        now, cause = JobState.STUCK, EndCause.WITHDRAWN
-    has_processors = now is JobState.RUNNING and is_count(row.processors)
-    return BatchJob(
-        number=plain[1],
-        name=row.name,
-        owner=row.owner,
-        state=now,
-        cause=cause,
-        reason=row.reason,
-        is_again=is_count(row.restarts) and int(row.restarts) > 0,
-        is_limited=now is JobState.QUEUED and row.reason.startswith(LIMITS),
-        is_gated=is_shut,
-        processors=int(row.processors) if has_processors else 0,
-    )
-
-
-def _wait_status(code: str) -> int | None:
-    """Parse an `exit_code` of a listing; None when it is none."""
-    if is_count(code.removeprefix("-")):
-        return int(code)
-    both = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", code)
-    return None if both is None else int(both[1]) << 8 | int(both[2])
-
-
-def _ended(number: str, name: str, state: str, wait_status: int, reason: str) -> BatchJob:
-    cause = ENDS[state]
-    number_of_signal = wait_status & 0x7F
-    status = -number_of_signal if number_of_signal else wait_status >> 8
-    if state == "OUT_OF_MEMORY" and status == 0:
-        status = -SIGKILL
-    words = "" if state == "COMPLETED" else f"Slurm: {state}"
-    if words and reason not in ("", "None"):
-        words = f"{words} ({reason})"
-    return BatchJob(
-        number=number,
-        name=name,
-        state=JobState.ENDED,
-        cause=cause,
-        exit_status=status if cause is EndCause.EXITED else None,
-        reason=words,
-    )
-
-
-def _native_options(asked: Resources, allowed: tuple[str, ...]) -> list[str]:
-    """Return a job's options for `sbatch`. Raises RequestRefusedError."""
-    words = native_words(asked.native) if asked.native else []
-    for word in words:
-        option, _, value = word.partition("=")
-        if not re.fullmatch(r"--[a-z][a-z0-9-]*", option):
-            refuse(word, "long options with their value, as in --reservation=course")
-        if _is_shape(option[2:], value, asked):
-            continue
-        # sbatch takes beginnings of names
-        if any(own.startswith(option[2:]) for own in NATIVE_OWN) and not _is_free(option, value):
-            refuse(word, "options that Koala neither sets nor counts; see docs: attributes of jobs")
-        check_allowed(option, allowed)
-    return words
-
-
-def _is_shape(name: str, value: str, asked: Resources) -> bool:
-    """Return True for an option that shapes memory or GPUs for which the job asks anyhow."""
-    if name in NATIVE_MEMORY:
-        return value == "0" if name == "mem" else bool(value)
-    if name == "gpus" and value.rpartition(":")[2] != str(asked.gpus):
-        return False
-    return name in NATIVE_GPUS and bool(asked.gpus) and (name != "gres" or value.startswith("gpu"))
-
-
-def _is_free(option: str, value: str) -> bool:
-    """Return True for generic resources that are no GPUs, which Koala does not count."""
-    return option == "--gres" and bool(value) and "gpu" not in value
-
-
-class SlurmTable(LRMTable, frozen=True):
-    """Account, partition and quality of service of all claims; empty ones are left to Slurm."""
-
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-
-
-def _dialect(table: SlurmTable, site: DialectSettings) -> Dialect:
-    return Slurm(
-        account=table.account,
-        partition=table.partition,
-        qos=table.qos,
-        options=table.options,
-        native=site.native,
-        user=site.user,
-    )
-
-
-SYSTEM = BatchSystem(
-    kind="slurm",
-    title="Slurm",
-    place="a Slurm cluster",
-    settings=SlurmTable,
-    template=files("koala_agent.lrm.batch") / "slurm.toml",
-    dialect=_dialect,
-    programs=("sbatch", "squeue", "scancel", "sinfo", "scontrol", "srun"),
-    found_by=("sbatch",),
-    variables=("SLURM_CONF",),
-    places=("{SLURM_CONF}",),
-    job_variables=("SLURM_JOB_ID", "SLURM_*", "SLURMD_*", "SRUN_*"),
-    profile={"SBATCH_ACCOUNT": "account", "SBATCH_PARTITION": "partition", "SBATCH_QOS": "qos"},
-    lists_gpus=True,
-    rules=BatchRules(
-        hosts_variable="SLURM_JOB_NODELIST",
-        counts_variable="SLURM_TASKS_PER_NODE",
-        helpers=(
-            *("srun", "--nodes={count}", "--ntasks={count}", "--ntasks-per-node=1"),
-            *("--nodelist={hosts}", "--overlap", "--cpu-bind=none", "--export=ALL", "--mpi=none"),
-            *("--wait=0", "--kill-on-bad-exit=0"),
-        ),
-        process_variables=(
-            ("SLURM_PROCID", "process"),
-            ("SLURM_LOCALID", "local"),
-            ("SLURM_NODEID", "host"),
-            ("SLURM_NTASKS", "processes"),
-            ("SLURM_NPROCS", "processes"),
-        ),
-        host_variables=("SLURM_", "SLURMD_"),
-        needs_keeper=True,
-    ),
-    tried_with="22.05.8, 24.11.5 and 26.05.5",
-)

@@ -32,20 +32,15 @@ NOT_THERE = re.compile(
 )
 """Words and marks in the state of a node whose idle processors are not available (sinfo(1), NODE
 STATE CODES)."""
-
 RESERVED = re.compile(r"\b(?:maint|maintenance|reserved)\b|[$]")
 """Those of them that say that it is kept for somebody, and works."""
-
 NOT_YET = re.compile(r"\b(?:reboot\w*|power_down|powering_down)\b|[!%^@]")
 """Words and marks of a node that is available to jobs, though not soon."""
-
 ENDING = re.compile(r"\b(?:comp|completing)\b")
 """Words of a node that ends a job, with its epilog: no job starts there before it has ended it,
 also on the processors that nobody has."""
-
 ASLEEP = re.compile(r"\b(?:power|power_up|powering_up|powered_down)\b|[~#]")
 """Words and marks of a node that is powered down, or on its way up: it wakes for a job."""
-
 PLANNED = re.compile(r"\bplanned\b|-$")
 """Words and marks of a node that a job which waits will have next."""
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from koala.common.protocol.messages import Queue
-from koala_agent.lrm.batch.slurm_queue import seconds_of
-from koala_agent.lrm.dialect import Booking, Limits, is_count
-from koala_agent.starter.batch_rules import expand_names
+from koala_agent.lrm.batch.slurm.queue import seconds_of
+from koala_agent.lrm.dialect import Limits, is_count
 
 NODES_FORMAT = "%P|%c|%D"
 """Partition, processors of a node and number of such nodes, for `sinfo -o`."""
@@ -29,7 +28,7 @@ def limits_of(
     """Parse `scontrol show partition`, `sinfo`, `scontrol show assoc_mgr` and `scontrol show
     reservation`; `partition`, `account` and `qos` are those of all claims, `user` is who submits
     them. A limit that somebody else has is not ours: without a user no association counts."""
-    records = [dict(_words(line)) for line in partitions.splitlines()]
+    records = [dict(words_of(line)) for line in partitions.splitlines()]
     own = _association_of(associations, account=account, user=user)
     queues = []
     ageing = math.inf
@@ -49,7 +48,7 @@ def limits_of(
     return Limits(queues=tuple(queues), closes_at=closes_at, ageing=ageing)
 
 
-def _words(line: str) -> Iterable[tuple[str, str]]:
+def words_of(line: str) -> Iterable[tuple[str, str]]:
     return re.findall(r"([A-Za-z/:]+)=(\S*)", line)
 
 
@@ -98,7 +97,7 @@ def _number(text: str | None) -> float:
 def _most(rule: Mapping[str, str], resource: str) -> float:
     """Return the most of a resource that a job may have by an association or a quality of service:
     by its own limit, and by that of all its jobs together."""
-    found = [_number(_part(rule.get(key, ""), resource)) for key in ("MaxTRESPJ", "GrpTRES")]
+    found = [_number(part_of(rule.get(key, ""), resource)) for key in ("MaxTRESPJ", "GrpTRES")]
     return min(found)
 
 
@@ -108,7 +107,7 @@ def _ageing(rule: Mapping[str, str]) -> float:
     return min(_number(rule.get(key, "").partition("(")[0]) for key in keys)
 
 
-def _part(text: str, resource: str) -> str:
+def part_of(text: str, resource: str) -> str:
     """Return the limit of a resource in `cpu=8(0),mem=N(0)`; empty for none."""
     found = re.search(rf"(?:^|,){resource}=([0-9]{{1,9}})(?:\(|,|$)", text)
     return "" if found is None else found[1]
@@ -128,7 +127,7 @@ def _sizes(nodes: str, partition: str) -> list[int]:
 def _association_of(text: str, *, account: str, user: str) -> list[Mapping[str, str]]:
     """Return the records that bind a user's jobs: the association with the account in use, or the
     default one, and those above it."""
-    records = [dict(_words(line)) for line in text.splitlines() if "Account=" in line]
+    records = [dict(words_of(line)) for line in text.splitlines() if "Account=" in line]
     ours = [one for one in records if user and one.get("UserName", "").startswith(f"{user}(")]
     ours = [
         one
@@ -152,32 +151,10 @@ def _association_of(text: str, *, account: str, user: str) -> list[Mapping[str, 
 
 def _qualities(text: str, names: tuple[str, ...]) -> list[Mapping[str, str]]:
     """Return the records of qualities of service by name."""
-    records = [dict(_words(line)) for line in text.splitlines() if line.startswith("QOS=")]
+    records = [dict(words_of(line)) for line in text.splitlines() if line.startswith("QOS=")]
     return [
         one for one in records if any(name and one["QOS"].startswith(f"{name}(") for name in names)
     ]
-
-
-def bookings_of(text: str, nodes: Collection[str]) -> tuple[Booking, ...]:
-    """Parse `scontrol show reservation`: what is reserved of these nodes, but for maintenance. A
-    node that is reserved as a whole says so itself from then on, and is none of them."""
-    found = []
-    for line in text.splitlines():
-        words = dict(_words(line))
-        names = expand_names(words["Nodes"]) if words.get("Nodes", "(null)") != "(null)" else []
-        here = sum(name in nodes for name in names)
-        times = [words.get(key, "") for key in ("StartTime", "EndTime")]
-        if here and "MAINT" not in words.get("Flags", "").split(",") and all(map(is_count, times)):
-            begins_at, ends_at = map(float, times)
-            booking = Booking(
-                number=words["ReservationName"],
-                name=words["ReservationName"],
-                processors=int(_part(words.get("TRES", ""), "cpu") or 0) * here // len(names),
-                begins_at=begins_at,
-                ends_at=ends_at,
-            )
-            found.append(booking)
-    return tuple(found)
 
 
 def _closes_at(text: str, ours: set[str], whole: int) -> float:
@@ -185,7 +162,7 @@ def _closes_at(text: str, ours: set[str], whole: int) -> float:
     is known."""
     starts = []
     for line in text.splitlines():
-        words = dict(_words(line))
+        words = dict(words_of(line))
         flags, nodes = words.get("Flags", "").split(","), words.get("NodeCnt", "")
         is_whole = "ALL_NODES" in flags or (is_count(nodes) and int(nodes) >= whole > 0)
         is_ours = words.get("PartitionName", "(null)") in ("(null)", *ours)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from koala.common.protocol.messages import Queue
 from koala.common.protocol.queue_limits import limit_text
-from koala_agent.lrm.batch.slurm_nodes import Node
-from koala_agent.lrm.dialect import DIGITS_MAX, QueueRow
+from koala_agent.lrm.batch.slurm.nodes import Node
+from koala_agent.lrm.dialect import QueueRow, by_priority, leading_number
 from koala_agent.starter.batch_rules import expand_names
 
 COLUMNS = (
@@ -37,7 +37,6 @@ COLUMNS = (
 WAITING = "PENDING"
 RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING")
 """States of jobs that wait, and of those that have processors."""
-
 NEVER = (
     "PartitionConfig",
     "PartitionNodeLimit",
@@ -53,10 +52,8 @@ NEVER = (
     "QOSMaxCpuPerJobLimit",
 )
 """Reasons of requests that are accepted and never start."""
-
 LIMITS = ("QOS", "Assoc", "MaxJobs", "MaxCpuPerAccount", "MaxMemPerLimit")
 """Prefixes of reasons that mean that the user, or an account, has reached a limit."""
-
 NO_RIGHT = (
     *NEVER,
     *LIMITS,
@@ -77,7 +74,6 @@ NO_RIGHT = (
     "PartitionInactive",
 )
 """Prefixes of reasons of jobs that wait for something else than the idle processors."""
-
 WORDS = (
     ("Priority", "jobs with a higher priority are before it"),
     ("Resources", "the processors that it needs are in use"),
@@ -218,26 +214,8 @@ def queue_of(rows: Iterable[Row], *, gated: str) -> tuple[QueueRow, ...]:
         if row.state != WAITING:
             running.append(_queue_row(row))
         elif row.comment.startswith(gated) or not row.reason.startswith(NO_RIGHT):
-            waiting.append((_queue_row(row), _count(row.priority)))
+            waiting.append((_queue_row(row), leading_number(row.priority)))
     return (*running, *by_priority(waiting))
-
-
-def by_priority(waiting: list[tuple[QueueRow, int]]) -> list[QueueRow]:
-    """Sort jobs by priority. One of 0 is gated, and the scheduler has looked at it: it counts as
-    the next one that was submitted."""
-    by_number = sorted(waiting, key=lambda pair: _count(pair[0].number), reverse=True)
-    later = min((priority for _, priority in waiting if priority), default=0)
-    keyed = []
-    for row, priority in by_number:
-        later = priority or later
-        keyed.append((-later, _count(row.number), row))
-    return [row for *_, row in sorted(keyed, key=lambda key: key[:2])]
-
-
-def _count(text: str) -> int:
-    """Return the number at the start of a text; a member of a job array has more behind it."""
-    found = re.match(rf"[0-9]{{1,{DIGITS_MAX}}}", text)
-    return 0 if found is None else int(found[0])
 
 
 def seconds_of(text: str) -> float:

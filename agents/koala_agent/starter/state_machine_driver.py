@@ -1,9 +1,9 @@
-"""Drive the state machine of a starter, or of a helper on another machine."""
+"""Drive the state machine of a starter, or of a helper on another node."""
 
 from __future__ import annotations
 
 from koala_agent.starter.compat import boot_now, log
-from koala_agent.starter.events import CountProcesses, MachineLost, Received, Unexecutable, Woken
+from koala_agent.starter.events import CountProcesses, NodeLost, Received, Unexecutable, Woken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,5 +96,5 @@ class MachineDriver:
                     continue
                 followed = self._world.carry_out(action)
                 events += followed
-                if any(isinstance(one, (Unexecutable, MachineLost)) for one in followed):
+                if any(isinstance(follower, (Unexecutable, NodeLost)) for follower in followed):
                     break  # the other actions on the processes are impossible now
