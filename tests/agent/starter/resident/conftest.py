@@ -1,4 +1,4 @@
-"""What the tests of resident parents share."""
+"""Fixtures of the tests of resident parents."""
 
 from __future__ import annotations
 
