@@ -19,11 +19,10 @@ exec {sys.executable} -X importtime "$@"
 """
 """Nothing resident: each starter is an interpreter of its own, as on a compute node."""
 OWN = "koala_agent"
-OWN_MAX = 35
+OWN_MAX = 33
 NEEDED = {
     *("_stat", "stat", "genericpath", "posixpath", "_collections_abc", "os"),
-    *("errno", "fcntl", "gc", "math", "select", "_blake2", "_ctypes", "_json", "_socket"),
-    "resource",
+    *("errno", "gc", "math", "select", "_blake2", "_ctypes", "_json", "_socket", "resource"),
 }
 """Modules of the standard library, but those of any interpreter without its module `site`."""
 
