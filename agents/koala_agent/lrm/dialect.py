@@ -326,15 +326,13 @@ class Dialect(ABC):
         """Return the gates, the best first. With none our claims wait in no queue for long."""
         return ()
 
-    def reservation(self, name: str) -> Command | None:
-        """Query a reservation that exists, in which a claim shall run; None where none can. Raises
-        RequestRefusedError for what is no name of one."""
+    def reservations(self) -> Command | None:
+        """List the reservations of all, in which claims may run; None where none can."""
         return None
 
-    def read_reservation(self, answer: Answer) -> float:
-        """Return when it begins, in seconds since the epoch. Raises RequestRefusedError where it
-        does not exist."""
-        return 0.0
+    def read_reservations(self, answer: Answer) -> Sequence[Booking]:
+        """Parse the reservations; claims name them by their numbers."""
+        return ()
 
     def booking(self) -> tuple[Command, ...]:
         """Query what decides whether our account may book; empty where nothing decides it."""

@@ -36,15 +36,12 @@ from koala_agent.lrm.batch.gridengine.jobs import (
 )
 from koala_agent.lrm.batch.gridengine.quotas import Place, Set, idle_within, largest, quotas_of
 from koala_agent.lrm.batch.gridengine.reservations import (
-    AR_NUMBER,
     AWAY,
     BOOK,
     BOOKINGS,
     CLOCK,
-    NAMED,
     read_booked,
     read_bookings,
-    read_clocked,
     read_unbooked,
 )
 from koala_agent.lrm.batch.native import check_allowed, check_pairs, native_words, refuse
@@ -63,7 +60,6 @@ from koala_agent.lrm.dialect import (
     QueueRow,
     by_priority,
     check_status,
-    check_word,
     honoured,
     is_count,
     submission_error,
@@ -382,17 +378,13 @@ class GridEngine(Dialect):
         """See Dialect: a job is sorted in by its priority and its number, held or not."""
         return (user_hold(("qhold",), ("qrls",), read=_read_hold),)
 
-    def reservation(self, name: str) -> Command:
-        """See Dialect: an advance reservation, by its number."""
-        check_word("reservation", name, AR_NUMBER, "the number of an advance one")
-        return Command(argv=("/bin/sh", "-c", NAMED, "koala-named", name))
+    def reservations(self) -> Command:
+        """See Dialect: advance reservations."""
+        return BOOKINGS
 
-    def read_reservation(self, answer: Answer) -> float:
+    def read_reservations(self, answer: Answer) -> list[Booking]:
         """See Dialect."""
-        tree, since_epoch = read_clocked(answer)
-        if tree.find("ar_unknown") is not None:
-            raise RequestRefusedError("qrstat: the advance reservation does not exist")
-        return since_epoch(tree.findtext("ar_summary/start_time") or "")
+        return [one.booking for one in read_bookings(answer)]
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: managers, and the users of the list `arusers`."""

@@ -21,12 +21,9 @@ if [ -n "$ids" ]; then qrstat -ar "$ids" -xml; else echo '<none/>'; fi
 exit 0
 """
 
-AR_NUMBER = re.compile("[0-9]{1,15}")
 BOOKINGS = Command(argv=("/bin/sh", "-c", LIST_BOOKINGS))
 """The time now, since the epoch and on the clock of the cell, then all advance reservations with
 their slots, which a listing lacks. One may have ended meanwhile."""
-NAMED = f"date '+%s {CLOCK}' && qrstat -ar \"$1\" -xml; exit 0"
-"""The same of the one with the number $1."""
 BOOK = """\
 at=$(date -d "@$1" +%Y%m%d%H%M.%S) || exit
 shift
