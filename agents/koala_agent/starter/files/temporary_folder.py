@@ -20,7 +20,7 @@ BEGINNING_S = 600.0
 
 def name_of(rest: str) -> str:
     """Return the name of a folder on this machine; the batch script makes the same."""
-    return f"koala-on-{os.uname().nodename}-{rest}"
+    return f"koala-on-{os.uname().nodename[:32]}-{rest}"  # so that a socket's path is not too long
 
 
 def hold(folder: str) -> None:
