@@ -119,6 +119,15 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
     assert figures.is_settling == ("completing" in state)
 
 
+def test_of_a_node_with_some_cores_reserved_the_others_are_idle() -> None:
+    row = ("n1", "batch*", "up", "4/4/0/8", "mixed+reserved", "64000", "0", "8:1:1")
+    cores = "ReservationName=x NodeCnt=1 Flags=   NodeName=n1 CoreIDs=0-3 TRES=cpu=4\n"
+    for told, found in ((cores, (8, 4)), ("ReservationName=x Nodes=n1\n", (4, 0))):
+        answers = tuple(map(said, (nodes(row), "", "", "", "", told)))
+        figures = Slurm().read_figures(answers)
+        assert (figures.processors, figures.idle) == found
+
+
 def test_a_partition_that_is_down_is_the_reason() -> None:
     row = ("n1", "batch*", "down", "0/8/0/8", "idle", "64000", "0", "8:1:1")
     figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", "", "", ""))))

@@ -55,6 +55,7 @@ from koala_agent.lrm.batch.slurm.reservations import (
     BOOKINGS,
     RESERVATIONS,
     bookings_of,
+    open_shared_nodes,
     read_booked,
     read_bookings,
     read_unbooked,
@@ -279,7 +280,9 @@ class Slurm(Dialect):
         for answer, command in zip(needed, ("sinfo", "squeue", *["scontrol"] * 3), strict=True):
             check_status(answer, command)
         rules = rules_of(partitions.out, config.out)
-        every = [Node.read(line) for line in nodes.out.splitlines() if line.strip()]
+        reserved = "" if reservations.status else reservations.out
+        lines = open_shared_nodes(nodes.out.splitlines(), reserved)
+        every = [Node.read(line) for line in lines if line.strip()]
         wanted = self.partition.split(",") if self.partition else []
         if not wanted and any(row.is_default for row in every):
             wanted = [row.partition for row in every if row.is_default]
@@ -312,10 +315,7 @@ class Slurm(Dialect):
             wake_s=max((rules[row.partition].wake_s for row in asleep), default=0.0),
             shut=sum(row.idle for row in ours.values() if row.is_there and row.lack),
             closed=closed_words(ours.values(), rules),
-            booked=bookings_of(
-                "" if reservations.status else reservations.out,
-                {name for name, row in ours.items() if not row.lack},
-            ),
+            booked=bookings_of(reserved, {name for name, row in ours.items() if not row.lack}),
             is_settling=any(row.is_ending for row in ours.values()),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.slurm.partitions import part_of, words_of
@@ -13,7 +13,7 @@ from koala_agent.starter.batch_rules import expand_names
 from koala_agent.transport.interface import Answer, Command
 
 RESERVATIONS = Command(
-    argv=("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"), keep_s=300.0
+    argv=("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"), keep_s=60.0
 )
 """With instants in seconds since the epoch."""
 LIST_BOOKINGS = """\
@@ -56,6 +56,15 @@ def read_bookings(answer: Answer) -> list[Booking]:
 def read_unbooked(answer: Answer) -> None:
     if answer.status != 0 and "reservation is invalid" not in answer.err:
         check_status(answer, "scontrol")
+
+
+def open_shared_nodes(lines: Iterable[str], reservations: str) -> Iterator[str]:
+    """Return the rows of `sinfo` without the word for a node of which only some cores are reserved:
+    the others take any job."""
+    shared = set(re.findall(r"\bNodeName=(\S+) CoreIDs=", reservations))
+    word = "+reserved"
+    for line in lines:
+        yield line.replace(word, " " * len(word)) if line.split(" ", 1)[0] in shared else line
 
 
 def bookings_of(text: str, nodes: Collection[str]) -> tuple[Booking, ...]:
