@@ -56,7 +56,15 @@ from koala.views.expected import expected_start, missed_deadline
 from koala.views.ports import describe_routes, port_ways
 from koala.views.resizes import job_size
 from koala.views.units import counted, size
-from koala.views.waiting import SiteQueues, component_at, no_queues, span, wait_of_member
+from koala.views.waiting import (
+    BOOKED,
+    SiteQueues,
+    component_at,
+    no_queues,
+    span,
+    wait_of_member,
+    waits_of,
+)
 
 
 def why(state: State, job_id: JobId, now: Instant, queues: SiteQueues = no_queues) -> list[str]:
@@ -362,7 +370,9 @@ def _queued(state: State, job: Job, queued: Queued, queues: SiteQueues, now: Ins
     lines += [] if expected is None else expected.words
     for member in attempt.present:
         words = wait_of_member(state, job, member, queues, now)
-        why_not = f" ({member.refusal})" if member.refusal else ""
+        waits = waits_of(state, job, member.component, queues, now)
+        is_booked = any(wait.source == BOOKED and wait.batch_job for wait in waits)
+        why_not = f" ({member.refusal})" if member.refusal and not is_booked else ""
         lines.append(f"component {job.spec.label(member.component)}: {words}{why_not}")
     lines.append(f"the claims are planned again in {span(queued.plan_at - now)}")
     return [*lines, *_fetching(state, job, attempt, now)]

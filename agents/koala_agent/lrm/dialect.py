@@ -326,15 +326,13 @@ class Dialect(ABC):
         """Return the gates, the best first. With none our claims wait in no queue for long."""
         return ()
 
-    def reservation(self, name: str) -> Command | None:
-        """Query a reservation that exists, in which a claim shall run; None where none can. Raises
-        RequestRefusedError for what is no name of one."""
+    def reservations(self) -> Command | None:
+        """List the reservations of all, in which claims may run; None where none can."""
         return None
 
-    def read_reservation(self, answer: Answer) -> float:
-        """Return when it begins, in seconds since the epoch. Raises RequestRefusedError where it
-        does not exist."""
-        return 0.0
+    def read_reservations(self, answer: Answer) -> Sequence[Booking]:
+        """Parse the reservations; claims name them by their numbers."""
+        return ()
 
     def booking(self) -> tuple[Command, ...]:
         """Query what decides whether our account may book; empty where nothing decides it."""
@@ -379,6 +377,22 @@ def submitted_number(answer: Answer, command: str) -> str:
     if number is None:
         raise LocalManagerError(f"{command}: no number in {answer.out[:80]!r}", transient=True)
     return number[0]
+
+
+def submission_error(
+    message: str, text: str, refusals: re.Pattern[str], faults: re.Pattern[str], *, is_away: bool
+) -> LocalManagerError:
+    """Return the error of a submission by its text: a request that is refused, a fault of the
+    configuration, or else, as of a batch system that `is_away`, one that may pass."""
+    if not is_away and refusals.search(text):
+        return RequestRefusedError(message)
+    return LocalManagerError(message, transient=is_away or faults.search(text) is None)
+
+
+def count_of(value: object, most: int = PROCESSORS_MAX) -> int:
+    """Return a count, at most so many; 0 for any other value."""
+    text = str(value)
+    return min(int(text), most) if is_count(text) else 0
 
 
 def check_status(answer: Answer, command: str) -> None:

@@ -97,6 +97,17 @@ def test_all_sites_that_book_are_booked_for_one_instant_that_they_accept(begin: 
     assert FULL in told(script)
 
 
+def test_a_booking_does_not_move_for_seconds(begin: Begin) -> None:
+    """Its site has refused the earlier instants; each plan would ask for one a little earlier."""
+    script = two_sites(begin, b_books=True, gate="hold", ticket_plan_s=2.0)
+    script.ignore(StopClaim).tell(a_pair(180.0))
+    refuse(script, "j1/1/1/1")
+    refuse(script, "j1/1/1/4")
+    assert begins(script) == {"j1/1/0/4": 90.0, "j1/1/1/5": 90.0}
+    script.after(10.0)
+    assert begins(script) == {"j1/1/0/4": 80.0, "j1/1/1/5": 80.0}
+
+
 def test_a_site_that_refuses_for_days_is_waited_for_in_its_queue(begin: Begin) -> None:
     script = two_sites(begin, b_books=True, gate="hold").ignore(StopClaim).tell(a_pair())
     tries = 0

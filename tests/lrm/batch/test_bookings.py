@@ -16,7 +16,8 @@ from koala_agent.lrm.batch.batch_settings import BatchSettings
 from koala_agent.lrm.batch.bookings import FAILURES, LOOK_S
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.oar import OAR
-from koala_agent.lrm.batch.slurm import Slurm
+from koala_agent.lrm.batch.slurm.dialect import Slurm
+from koala_agent.lrm.batch.slurm.reservations import LIST_BOOKINGS
 from koala_agent.lrm.dialect import LATE_S, Booker
 from koala_agent.lrm.local_manager import (
     EndCause,
@@ -59,7 +60,7 @@ class BookableCluster(Cluster):
                 if self.is_deaf_to_bookings:
                     raise LocalManagerError("scontrol gave no answer in 15 s", transient=True)
                 return said(f"Reservation created: {self.bookings[-1]}\n")
-            case ("scontrol", "-o", "show", "reservation"):
+            case ("/bin/sh", "-c", script) if script == LIST_BOOKINGS:
                 return said("".join(f"ReservationName={one} Start=1\n" for one in self.bookings))
             case ("scontrol", "delete", name):
                 if self.keeps_bookings:
@@ -71,7 +72,7 @@ class BookableCluster(Cluster):
 
     def looks(self) -> int:
         """Count the listings of bookings."""
-        return self.said.count(("scontrol", "-o", "show", "reservation"))
+        return self.said.count(("/bin/sh", "-c", LIST_BOOKINGS))
 
 
 Serve = Callable[..., AbstractAsyncContextManager[tuple[BatchManager, Witness]]]

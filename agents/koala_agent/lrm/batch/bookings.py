@@ -122,12 +122,15 @@ class Bookings(ManagerPart):
         """Return when the reservation begins that a claim names; 0 for none. Raises
         LocalManagerError."""
         name = asked.resources.reservation
-        if name and (name.startswith(f"{PREFIX}-") or name in self._booked().values()):
-            raise RequestRefusedError(f"reservation {name}: it is kept for another claim")
-        command = self._dialect.reservation(name) if name else None
+        command = self._dialect.reservations() if name else None
         if command is None:
             return 0.0
-        return self._dialect.read_reservation(await self._breaker.ask(command, asked.account))
+        listed = self._dialect.read_reservations(await self._breaker.ask(command, asked.account))
+        open_ = {one.number: one for one in listed if not one.name.startswith(f"{PREFIX}-")}
+        if name not in open_:
+            known = ", ".join(open_) or "none: there is no reservation"
+            raise RequestRefusedError(f"reservation {name} does not exist (expected {known})")
+        return open_[name].begins_at
 
     async def poll(self) -> None:
         """End claims whose bookings are gone, in trouble or late, and delete bookings that no claim

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.gridengine.jobs import count_of, instant, tree_of
+from koala_agent.lrm.batch.gridengine.jobs import instant, slots_of, tree_of
 from koala_agent.lrm.dialect import PREFIX, Booking, check_status, is_count
 from koala_agent.lrm.local_manager import RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
@@ -21,12 +21,9 @@ if [ -n "$ids" ]; then qrstat -ar "$ids" -xml; else echo '<none/>'; fi
 exit 0
 """
 
-AR_NUMBER = re.compile("[0-9]{1,15}")
 BOOKINGS = Command(argv=("/bin/sh", "-c", LIST_BOOKINGS))
 """The time now, since the epoch and on the clock of the cell, then all advance reservations with
 their slots, which a listing lacks. One may have ended meanwhile."""
-NAMED = f"date '+%s {CLOCK}' && qrstat -ar \"$1\" -xml; exit 0"
-"""The same of the one with the number $1."""
 BOOK = """\
 at=$(date -d "@$1" +%Y%m%d%H%M.%S) || exit
 shift
@@ -61,7 +58,7 @@ class Reservation:
         name = self.booking.name
         granted = sum(n for place, n in self.slots.items() if place.partition("@")[0] in ours)
         inside = sum(
-            count_of(row, "slots")
+            slots_of(row)
             for row in running
             if row.findtext("JB_owner") == self.owner
             and row.findtext("queue_name") in self.slots

@@ -52,6 +52,7 @@ from koala_agent.lrm.batch.slurm.queue import (
 )
 from koala_agent.lrm.batch.slurm.reservations import (
     AWAY,
+    BOOKINGS,
     RESERVATIONS,
     bookings_of,
     read_booked,
@@ -62,6 +63,7 @@ from koala_agent.lrm.dialect import (
     LATE_S,
     BatchJob,
     Booker,
+    Booking,
     Dialect,
     Figures,
     Gate,
@@ -69,7 +71,6 @@ from koala_agent.lrm.dialect import (
     Limits,
     QueueRow,
     check_status,
-    check_word,
     honoured,
     is_count,
 )
@@ -91,8 +92,6 @@ HONOURED = (
     *("gpus", "gpuType", "constraint", "licenses", "exclusive", "reservation"),
 )
 """Resources of jobs that it always acts on."""
-
-RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]*")
 
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
@@ -366,18 +365,13 @@ class Slurm(Dialect):
             check_status(answer, command)
         return gates_of(config.out, ",".join(nodes.out.split()), self.options)
 
-    def reservation(self, name: str) -> Command:
+    def reservations(self) -> Command:
         """See Dialect."""
-        check_word("reservation", name, RESERVATION, "letters, digits, and _ . : + - in it")
-        return Command(argv=(*RESERVATIONS.argv, name))
+        return BOOKINGS
 
-    def read_reservation(self, answer: Answer) -> float:
+    def read_reservations(self, answer: Answer) -> list[Booking]:
         """See Dialect."""
-        if answer.status != 0 and "not found" in answer.out + answer.err:
-            raise RequestRefusedError(answer.complaint() or answer.out.strip())
-        check_status(answer, "scontrol")
-        found = re.search(r"StartTime=([0-9]{1,15})\b", answer.out)
-        return float(found[1]) if found is not None else 0.0
+        return read_bookings(answer)
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: a reservation in the past, which an account with the right is refused in
@@ -401,7 +395,7 @@ class Slurm(Dialect):
             name="reservation",
             book=self._book,
             read_booked=read_booked,
-            list=Command(argv=("scontrol", "-o", "show", "reservation")),
+            list=BOOKINGS,
             read_list=read_bookings,
             delete=lambda name: Command(argv=("scontrol", "delete", f"reservationname={name}")),
             read_deleted=read_unbooked,

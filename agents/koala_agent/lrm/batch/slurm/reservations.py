@@ -16,6 +16,13 @@ RESERVATIONS = Command(
     argv=("env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"), keep_s=300.0
 )
 """With instants in seconds since the epoch."""
+LIST_BOOKINGS = """\
+SLURM_TIME_FORMAT=%s scontrol -o show reservation || exit
+sinfo -h -a -N -t down,drain,fail -o "LOST %N"
+exit 0
+"""
+BOOKINGS = Command(argv=("/bin/sh", "-c", LIST_BOOKINGS))
+"""The same of now, then the machines that start no jobs."""
 AWAY = re.compile(r"(?i)unable to contact|temporarily|timed out|communication|connection|busy")
 """Messages of a controller that does not answer, or takes no more jobs: a retry may work, and a
 submission may have arrived."""
@@ -32,9 +39,18 @@ def read_booked(answer: Answer) -> str:
 
 
 def read_bookings(answer: Answer) -> list[Booking]:
+    """Parse all reservations. One of which a machine starts no jobs is in trouble."""
     check_status(answer, "scontrol")
-    names = re.findall(r"^ReservationName=(\S+)", answer.out, re.MULTILINE)
-    return [Booking(number=name, name=name) for name in names]
+    lost = set(re.findall(r"^LOST (\S+)", answer.out, re.MULTILINE))
+    found = []
+    for line in re.findall(r"^ReservationName=.*", answer.out, re.MULTILINE):
+        words = dict(words_of(line.partition(" NodeName=")[0]))
+        gone = [name for name in expand_names(words.get("Nodes", "")) if name in lost]
+        trouble = f"its machine {gone[0]} is down or drained" if gone else ""
+        name, begin = words["ReservationName"], words.get("StartTime", "")
+        begins_at = float(begin) if is_count(begin) else 0.0
+        found.append(Booking(number=name, name=name, trouble=trouble, begins_at=begins_at))
+    return found
 
 
 def read_unbooked(answer: Answer) -> None:
