@@ -71,7 +71,7 @@ async def test_processes_learn_their_share_and_where_it_begins(live: Grid, tmp_p
     [
         ("mpi/mpi.rsl", 26, 10),
         ("allreduce/allreduce.rsl", 26, 10),
-        ("frameworks/torchrun.rsl", 6, 2),
+        ("frameworks/torchrun.rsl", 15, 5),
     ],
 )
 async def test_an_example_over_two_clusters_and_a_cell(
