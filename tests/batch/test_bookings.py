@@ -77,7 +77,8 @@ def reserved(system: System, begins_at: int) -> str:
     if system.kind == "oar":
         at = time.strftime("%F %T", time.localtime(begins_at))
         size = ("-l", f"/host=1/core={RESERVED},walltime=0:10:0", "-d", "/tmp")
-        return system.run("oarsub", "-r", at, *size, "true").rpartition("OAR_JOB_ID=")[2]
+        said = system.run("oarsub", "-r", at, *size, "true")
+        return str(re.findall(r"OAR_JOB_ID=([0-9]+)", said)[0])
     when = (f"starttime=uts{begins_at}", "duration=10", "users=root", f"tres=cpu={RESERVED}")
     system.run("scontrol", "create", "reservation", "reservationname=course", *when)
     return "course"
@@ -158,7 +159,7 @@ async def test_what_is_booked_is_idle_for_claims_that_end_before(
     serve: Serve, ask: Ask, system: System, dialect: Dialect, *, is_own: bool
 ) -> None:
     """And a claim that is as long as it is told starts at once."""
-    begins_at = math.ceil(time.time() + 420)
+    begins_at = math.ceil(time.time() + 410)
     name = "" if is_own else reserved(system, begins_at)
     async with serve(dialect=dialect) as (manager, witness):
         if is_own:

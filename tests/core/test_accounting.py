@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from koala.common.protocol.messages import Report, ReportState
 from koala.core.model.actions import PublishOutputs, StopClaim
-from koala.core.model.events import ClaimGone, ClaimGranted
+from koala.core.model.events import ClaimGone, ClaimGranted, JobCancelRequested
 from koala.core.model.job import ClaimEnd, EndKind
-from koala.core.model.values import ClaimId, JobId, UserName
+from koala.core.model.values import ClaimId, JobId, SiteName, UserName
+from koala.daemon.agents.reports import report_events
 from koala.views.accounting import DAY_S, By, Period, ReportBuilder
 from koala.views.explain import why
 from tests.harness.builders import a_job, a_site
@@ -153,6 +155,23 @@ def test_what_never_passed_is_wasted_and_the_failing_site_has_the_fault(script: 
     assert (seconds(at_a), seconds(at_b)) == ((0, 0, 20), (0, 0, 0))
     assert (at_a["failed_claims"], at_b["failed_claims"]) == (0, 1)
     assert (at_a["setbacks"], at_b["setbacks"]) == (1, 1)
+
+
+def test_what_a_claim_held_until_its_stop_came_is_charged(script: Script) -> None:
+    """Its starter checked in while its site was away, and its job was cancelled."""
+    script.tell(a_site("a", 4), a_job("j1", 4, owner=BOB))
+    (claim,) = map(ClaimId, script.claimed("j1"))
+    script.after(3).tell(JobCancelRequested(job=JobId("j1"), by=BOB))
+    end = ClaimEnd(kind=EndKind.STOPPED, reason="")
+    for report in (
+        Report(claim=claim, state=ReportState.GRANTED, nonce="n"),
+        Report(claim=claim, state=ReportState.GONE, nonce="n", end=end),
+    ):
+        script.after(5).tell(
+            *report_events(report, SiteName("a"), script.scheduler, rtt_s=0.0, now=script.now)
+        )
+    (row,) = rows(script, By.JOB)
+    assert (row["claims"], seconds(row)) == (1, (0, 0, 20))
 
 
 def test_an_attempt_that_is_given_up_after_its_start_was_all_waste(finished: Script) -> None:

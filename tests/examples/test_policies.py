@@ -13,6 +13,7 @@ import pytest
 from koala.common.runtime.foreign.guards import Guarded
 from koala.daemon.config import parse_config
 from tests.examples.stage import EXAMPLES
+from tests.harness.installation import write_installation
 
 PACKAGE = EXAMPLES / "policies"
 DAEMON = '[daemon]\nstate_dir = "state"\n[policies]\nplacement = "{}"\n'
@@ -22,14 +23,7 @@ def install(folder: Path, more: dict[str, str] | None = None) -> str:
     """Write what an installation leaves for Python to find; returns the path to look in."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     points = {**project["entry-points"]["koala.policies"], **(more or {})}
-    place = folder / f"koala_policies_example-{project['version']}.dist-info"
-    place.mkdir()
-    (place / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n",
-        encoding="utf-8",
-    )
-    lines = "".join(f"{name} = {value}\n" for name, value in points.items())
-    (place / "entry_points.txt").write_text(f"[koala.policies]\n{lines}", encoding="utf-8")
+    write_installation(folder, project["name"], project["version"], "koala.policies", points)
     return os.pathsep.join((str(PACKAGE), str(folder)))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.documents.blocks import blocks
 from tests.examples.stage import EXAMPLES
+from tests.harness.installation import write_installation
 from tests.tidy.sources import ROOT
 
 PAGE = ROOT / "docs" / "development" / "add-a-batch-system.md"
@@ -21,13 +22,7 @@ QUEUE = "TOY_QUEUE"
 def install(folder: Path, points: dict[str, str], *, name: str = "koala-toy") -> Path:
     """Write what an installation of a package leaves for Python to find; return the path to look
     in."""
-    place = folder / f"{name.replace('-', '_')}-0.1.dist-info"
-    place.mkdir(parents=True)
-    (place / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1\n", encoding="utf-8"
-    )
-    lines = "".join(f"{kind} = {value}\n" for kind, value in points.items())
-    (place / "entry_points.txt").write_text(f"[koala.batch_systems]\n{lines}", encoding="utf-8")
+    write_installation(folder, name, "0.1", "koala.batch_systems", points)
     return folder
 
 

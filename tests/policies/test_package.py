@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.command import PYTHON_PATH, koala
 from tests.documents.blocks import blocks
+from tests.harness.installation import write_installation
 from tests.lab.workload.logs import a_log, line
 from tests.live.grid import live_grid
 from tests.tidy.sources import ROOT
@@ -32,14 +33,7 @@ def install(
         folder.joinpath(name).write_text(files[name], encoding="utf-8")
     project = tomllib.loads(files["pyproject.toml"])["project"]
     points = {**project["entry-points"]["koala.policies"], **(more or {})}
-    place = folder / "my_policies-1.0.dist-info"
-    place.mkdir()
-    place.joinpath("METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n",
-        encoding="utf-8",
-    )
-    lines = "".join(f"{name} = {value}\n" for name, value in points.items())
-    place.joinpath("entry_points.txt").write_text(f"[koala.policies]\n{lines}", encoding="utf-8")
+    write_installation(folder, project["name"], project["version"], "koala.policies", points)
     return str(folder)
 
 

@@ -35,25 +35,21 @@ def start_times(jobs: list[TraceJob], *, processors: int, discipline: Discipline
     return starts_on(local_queue(processors=processors, discipline=discipline), jobs)
 
 
-@pytest.mark.parametrize("discipline", list(Discipline))
+@pytest.mark.parametrize(
+    ("discipline", "overrun"),
+    [
+        *((discipline, False) for discipline in Discipline),
+        (Discipline.EASY, True),
+        (Discipline.CONSERVATIVE, True),
+    ],
+)
 @settings(max_examples=50)
 @given(data=st.data())
 def test_every_job_starts_when_the_definition_says(
-    discipline: Discipline, data: st.DataObject
+    discipline: Discipline, overrun: bool, data: st.DataObject
 ) -> None:
-    jobs = data.draw(traces(overrun=False))
-    starts = start_times(jobs, processors=PROCESSORS, discipline=discipline)
-    assert starts == starts_on(PlainQueue(discipline, PROCESSORS), jobs)
-
-
-@pytest.mark.parametrize("discipline", [Discipline.EASY, Discipline.CONSERVATIVE])
-@settings(max_examples=50)
-@given(data=st.data())
-def test_every_job_starts_when_the_definition_says_also_when_runs_exceed_estimates(
-    discipline: Discipline, data: st.DataObject
-) -> None:
-    """Expected ends in the past move with the clock, and all are looked at again."""
-    jobs = data.draw(traces(overrun=True))
+    """Where runs exceed estimates, expected ends move with the clock."""
+    jobs = data.draw(traces(overrun=overrun))
     starts = start_times(jobs, processors=PROCESSORS, discipline=discipline)
     assert starts == starts_on(PlainQueue(discipline, PROCESSORS), jobs)
 

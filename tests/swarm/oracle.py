@@ -371,15 +371,21 @@ class Oracle:
     # --- the daemon ---
 
     def require_charged(self, job: Job) -> None:
-        """Require that nobody is charged for more than the time that a program ran, wherever the
+        """Require that each program is charged for once, and for the time that it ran, wherever the
         daemon's wall clock was set meanwhile. Its starter may notice the end late."""
         slack_s = CHARGE_S + self.parameters.pause_max_s
-        for charge in job.charges:
-            if charge.end != EndKind.EXITED.value or charge.passed_at is None:
+        charges = {charge.claim: charge for charge in job.charges}
+        require(len(charges) == len(job.charges), 4, f"{job.id} is charged twice: {charges}")
+        for claim, ran_s in self.ran_s.items():
+            if parts(claim)[0] != job.id:
+                continue
+            charge = charges.get(claim)
+            require(charge is not None, 4, f"{claim} ran {ran_s:g} s uncharged")
+            if charge is None or charge.end != EndKind.EXITED.value or charge.passed_at is None:
                 continue
             assert charge.ended_at is not None
-            over_s = charge.ended_at - charge.passed_at - self.ran_s[charge.claim]
-            require(over_s <= slack_s, 4, f"{charge.claim} is charged for {over_s:g} s more")
+            over_s = charge.ended_at - charge.passed_at - ran_s
+            require(abs(over_s) <= slack_s, 4, f"{claim} is charged for {over_s:g} s more")
 
     def accepted(self, job: JobId) -> None:
         """Record an accepted job: promise 4 begins."""

@@ -76,6 +76,7 @@ FOUND_BY = {
     "an_end_before_the_program_is_dead": 8,
     "a_program_that_stays_held": 91,
     "limits_of_groups_are_ignored": 1002,
+    "what_is_held_until_a_stop_comes_is_free": 7,
     "tickets_outlive_a_move": 1045,
     "a_component_waits_at_one_site_more": 1018,
     "queues_of_owners_who_set_a_limit_are_filled": 1018,
@@ -173,6 +174,9 @@ GUARDS: dict[str, Callable[[], None]] = {
         )
     ),
     "the_first_split_is_kept": lambda: (
+        test_flexible.test_without_room_for_a_refused_share_the_whole_job_is_split_anew(Script())
+    ),
+    "a_rest_without_the_bound_of_components": lambda: (
         test_flexible.test_without_room_for_a_refused_share_the_whole_job_is_split_anew(Script())
     ),
     "a_ticket_of_another_attempt_holds": partial(

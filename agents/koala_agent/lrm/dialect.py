@@ -379,6 +379,22 @@ def submitted_number(answer: Answer, command: str) -> str:
     return number[0]
 
 
+def submission_error(
+    message: str, text: str, refusals: re.Pattern[str], faults: re.Pattern[str], *, is_away: bool
+) -> LocalManagerError:
+    """Return the error of a submission by its text: a request that is refused, a fault of the
+    configuration, or else, as of a batch system that `is_away`, one that may pass."""
+    if not is_away and refusals.search(text):
+        return RequestRefusedError(message)
+    return LocalManagerError(message, transient=is_away or faults.search(text) is None)
+
+
+def count_of(value: object, most: int = PROCESSORS_MAX) -> int:
+    """Return a count, at most so many; 0 for any other value."""
+    text = str(value)
+    return min(int(text), most) if is_count(text) else 0
+
+
 def check_status(answer: Answer, command: str) -> None:
     """Check the status of a read-only command. Any error is transient: mostly a daemon is away."""
     if answer.status != 0:

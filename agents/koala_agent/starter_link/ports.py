@@ -39,6 +39,8 @@ BLOCK_BYTES = WINDOW_BYTES // 2
 WAITING_MAX = 512
 """Connections of one claim that wait for their other ends; an honest one has four for each port."""
 _READ = memoryview(bytearray(CHUNK_BYTES))
+LOST = (OSError, EOFError, asyncio.InvalidStateError)
+"""Errors of an end that is gone; the last one is of a write to a call that has just ended."""
 ENDED_S = 30.0
 """Longest wait for the relay after both ends have said all."""
 
@@ -168,7 +170,7 @@ class Ports:
                 reason = "the daemon's relay is unknown yet"
         except aio.AioRpcError as error:
             reason = error.details() or error.code().name
-        except (ConfigError, OSError, EOFError) as error:
+        except (ConfigError, *LOST) as error:
             reason = str(error)
         finally:
             if reason:
@@ -177,7 +179,7 @@ class Ports:
                 line.transport.abort()
 
     async def _through(self, line: Line, order: CarryOrder) -> None:
-        """Join the connection with a call at the relay. Raises AioRpcError, OSError, EOFError."""
+        """Join the connection with a call at the relay. Raises AioRpcError, and those of LOST."""
         async with self._channels.use(self._relay()) as channel:
             call: Any = channel.stream_stream(CARRY)()
             try:
@@ -192,7 +194,7 @@ class Ports:
                         group.create_task(self._up(line, call))
                         group.create_task(self._down(call, line))
                     await self._ended(call)
-            except* (OSError, EOFError, aio.AioRpcError) as errors:
+            except* (aio.AioRpcError, *LOST) as errors:
                 raise _first(errors) from None
             finally:
                 call.cancel()

@@ -12,7 +12,7 @@ from koala.core.allowances import hold_limit_of
 from koala.core.model import events as ev
 from koala.core.model.allowances import Payer, payers_of
 from koala.core.model.charges import Trouble
-from koala.core.model.claim import Asked, Claim, Grant, Granted
+from koala.core.model.claim import Asked, Claim, Grant, Granted, Stopped
 from koala.core.model.grid import Assignment, GridView, Site
 from koala.core.model.hold_budget import Budget
 from koala.core.model.job import Attempt, Claiming, Job, Member, Queued, Running, Starting
@@ -454,6 +454,8 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
     """Bind the claim to the starter that checked in, widen its site's window, and let the job
     proceed."""
     claim = state.ledger.get(event.claim)
+    if claim is not None and isinstance(claim.phase, Stopped) and claim.grant is None:
+        bind(claim, event, now)  # the Stop came too late: what it holds or runs is charged for
     if claim is None or not isinstance(claim.phase, Asked) or claim.is_ticket:
         return
     if len(state.queues) and claim.site in queries.sites_with_full_window(state):
@@ -471,16 +473,19 @@ def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:
 
 
 def bind(claim: Claim, event: ev.ClaimGranted, now: Instant) -> None:
-    """Bind a claim to the starter that checked in."""
-    claim.phase = Granted(
-        grant=Grant(
-            at=now,
-            nonce=event.nonce,
-            batch_job=event.batch_job,
-            address=event.address,
-            hosts=event.hosts,
-        )
+    """Bind a claim to the starter that checked in, perhaps before its Stop arrived."""
+    grant = Grant(
+        at=now,
+        nonce=event.nonce,
+        batch_job=event.batch_job,
+        address=event.address,
+        hosts=event.hosts,
     )
+    match claim.phase:
+        case Stopped() as phase:
+            claim.phase = replace(phase, grant=grant)
+        case _:
+            claim.phase = Granted(grant=grant)
 
 
 def after_answer(state: State, attempt: Attempt, now: Instant) -> None:

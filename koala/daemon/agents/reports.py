@@ -16,7 +16,7 @@ from koala.common.protocol import messages
 from koala.common.protocol.limits import ENDLESS_S
 from koala.common.protocol.names import AWAY, SILENT
 from koala.core.model import events as ev
-from koala.core.model.claim import Asked, Claim
+from koala.core.model.claim import Claim
 from koala.core.model.grid import Site, SiteFacts
 from koala.core.model.replicas import Transfer
 from koala.core.model.values import Instant, Seconds, SiteName, TransferId
@@ -126,7 +126,7 @@ def _of_claim(report: messages.Report, claim: Claim) -> Iterator[ev.Event]:
         messages.ReportState.ARMED,
         messages.ReportState.PASSED,
     )
-    if (is_held or report.passed_at is not None) and isinstance(claim.phase, Asked):
+    if (is_held or report.passed_at is not None) and claim.grant is None:
         yield ev.ClaimGranted(
             claim=claim.id,
             nonce=report.nonce,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from koala.common.protocol.messages import SiteResources
-from koala.core.model.actions import ClaimProcessors, PublishOutputs, StopClaim
+from koala.core.model.actions import ClaimProcessors, PublishOutputs, StopClaim, TryPaths
 from koala.core.model.allowances import Allowance, user_payer
-from koala.core.model.events import AllowancesSet
+from koala.core.model.events import AllowancesSet, PathsTried
 from koala.core.model.job import Queued
-from koala.core.model.values import JobId, SiteName
+from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
 from koala.policies import chosen
 from koala.views.explain import why
 from tests.core.conftest import Begin
@@ -87,7 +87,9 @@ def test_without_room_for_a_refused_share_the_whole_job_is_split_anew(script: Sc
     """Claims of the older attempt, which had more components, are stopped."""
     grid(script, a=8, b=8, c=8).tell(a_flexible_job("j1", 24, parts_max=3))
     assert shape(script, "j1") == [("a", 8), ("b", 8), ("c", 8)]
-    script.grant("j1/1/0/1", "j1/1/1/1").refuse("j1/1/2/1")
+    script.grant("j1/1/0/1", "j1/1/1/1").tell(a_site("d", 5), a_site("e", 4))
+    script.refuse("j1/1/2/1")
+    assert "anew" not in script.story("j1")
     script.drop().tell(a_site("d", 30)).at(300)
     assert script.job("j1").attempts > 1, script.story("j1")
     assert ("d", 24) in shape(script, "j1")
@@ -138,6 +140,28 @@ def test_in_local_queues_a_job_is_split_over_sites_as_if_they_were_idle(begin: B
     assert script.placed_on("j1") == [SiteName("c")], script.story("j1")
     assert shape(script, "j1") == [("c", 20)]
     script.take(StopClaim)
+
+
+def test_a_total_goes_to_the_sites_that_programs_found_close(begin: Begin) -> None:
+    """A first job measures the round trips from site to site; the emptiest site is far."""
+    script = begin(chosen(placement="communication"))
+    grid(script, a=8, b=8, c=10)
+    connect = (TcpPath(source="all", target="all", port=29500),)
+    script.tell(a_flexible_job("j1", 26, connect=connect))
+    claims = dict(zip("cab", script.claimed("j1"), strict=True))
+    script.grant(*claims.values())
+    script.take(TryPaths)
+    for here, claim in claims.items():
+        trips = [(ClaimId(claims[to]), 0.2 if "c" in here + to else 0.001) for to in claims]
+        reached = tuple([trip for trip in trips if trip[0] != claim])
+        script.tell(PathsTried(claim=ClaimId(claim), reached=reached))
+    script.released("j1")
+    script.passed(*claims.values())
+    for claim in claims.values():
+        script.exits(claim)
+    script.expect(PublishOutputs)
+    script.tell(a_flexible_job("j2", 12))
+    assert shape(script, "j2") == [("a", 8), ("b", 4)]
 
 
 def test_why_says_what_could_be_had_and_show_what_is_asked_for(script: Script) -> None:

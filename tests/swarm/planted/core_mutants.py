@@ -10,7 +10,7 @@ from koala.core import queries as facts
 from koala.core import snapshot as saving
 from koala.core.model import tcp_paths, values
 from koala.core.model.actions import ReleaseClaim
-from koala.core.model.claim import Armed
+from koala.core.model.claim import Armed, Stopped
 from koala.core.model.job import (
     SITE_FAULTS,
     Attempt,
@@ -455,4 +455,17 @@ def a_snapshot_without_the_timers() -> Patches:
 def limits_of_groups_are_ignored() -> Patches:
     """Jobs are placed beyond the limits of their users and groups."""
     with replaced((placing, "excess_of"), by=lambda _state, _job: ""):
+        yield
+
+
+@mutant
+def what_is_held_until_a_stop_comes_is_free() -> Patches:
+    """A check-in that is told after the Stop of its claim is in no account."""
+    real = claiming.bind
+
+    def bind(claim: Any, *rest: Any) -> None:
+        if not isinstance(claim.phase, Stopped):
+            real(claim, *rest)
+
+    with replaced((claiming, "bind"), by=bind):
         yield

@@ -8,6 +8,7 @@ from typing import Any
 from koala.core import answer_recorder, splitting
 from koala.core.model.grid import Assignment
 from koala.core.model.job import Job
+from koala.core.pipeline import claiming, placement_requests
 from koala.policies.placement import cluster_minimization
 from tests.swarm import oracle
 from tests.swarm.planted.mutating import Patches, mutant, replaced
@@ -72,4 +73,17 @@ def sizes_that_are_not_recorded() -> Patches:
         return real(tuple([replace(one, processors=0) for one in assignments]))
 
     with replaced((answer_recorder, "_rows"), by=rows):
+        yield
+
+
+@mutant
+def a_rest_without_the_bound_of_components() -> Patches:
+    """What was refused is split anew as if nothing of the job were held."""
+    real = placement_requests.ask_placement
+
+    def ask(state: Any, job: Job, request: Any, view: Any) -> Any:
+        split = replace(request.split, parts_max=request.split.total)
+        return real(state, job, replace(request, split=split), view)
+
+    with replaced((claiming, "ask_placement"), by=ask):
         yield

@@ -47,6 +47,7 @@ from koala_agent.lrm.dialect import (
     honoured,
     is_count,
     read_json,
+    submission_error,
     with_output,
 )
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
@@ -297,10 +298,7 @@ class HTCondor(Dialect):
             return found[1]
         message = f"condor_submit: {answer.complaint()}"
         is_away = AWAY.search(answer.err) is not None
-        if REFUSALS.search(answer.err) is not None and not is_away:
-            raise RequestRefusedError(message)
-        is_final = FAULTS.search(answer.err) is not None and not is_away
-        raise LocalManagerError(message, transient=not is_final)
+        raise submission_error(message, answer.err, REFUSALS, FAULTS, is_away=is_away)
 
     def limits(self) -> tuple[Command, ...]:
         """See Dialect: when the schedd removes or holds jobs, as far as this host's configuration

@@ -16,25 +16,25 @@ EVERY = "*"
 
 
 def option_pairs(
-    text: str,
+    text: str | None,
     allowed: tuple[str, ...],
-    *,
     options: tuple[str, ...],
-    own: tuple[str, ...],
-    signed: str,
+    own: tuple[str, ...] = (),
+    *,
+    signed: str = "",
 ) -> list[str]:
-    """Split a job's options and check them. Raises RequestRefusedError."""
-    words = native_words(text)
-    check_pairs(words, allowed, options=options, own=own, signed=signed)
+    """Split a job's options, if there are any, and check them. Raises RequestRefusedError."""
+    words = native_words(text) if text else []
+    check_pairs(words, allowed, options, own, signed=signed)
     return words
 
 
 def check_pairs(
     words: list[str],
     allowed: tuple[str, ...],
-    *,
     options: tuple[str, ...],
     own: tuple[str, ...],
+    *,
     signed: str,
 ) -> None:
     """Check `options` with one value each; that of `signed` may be negative, and the resources

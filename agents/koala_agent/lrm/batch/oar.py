@@ -25,6 +25,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -46,6 +47,7 @@ from koala_agent.lrm.dialect import (
     QueueRow,
     check_status,
     check_word,
+    count_of,
     honoured,
     is_count,
     read_json,
@@ -156,7 +158,7 @@ class OAR(Dialect):
             argv += ["-q", _word("queue", queue)]
         if project:
             argv += ["--project", _word("project", project)]
-        native = _native_options(asked.native, self.native) if asked.native else []
+        native = option_pairs(asked.native, self.native, NATIVE_OPTIONS)
         argv += [*self.options, *native, *(["--hold"] if placeholder.is_gated else [])]
         script = with_output(placeholder, script)
         first, rest = script.split("\n", 1)
@@ -340,10 +342,8 @@ def _table(answer: Answer, command: str) -> dict[str, dict[str, Any]]:
     return dict(rows)
 
 
-def _count(value: object) -> int:
-    """Return a count; 0 for any other value."""
-    text = str(value)
-    return min(int(text), 2**40) if is_count(text) else 0
+_count = partial(count_of, most=2**40)
+"""Also of instants."""
 
 
 def _is(row: dict[str, Any], name: str) -> bool:
@@ -432,11 +432,6 @@ def _end(word: str, job: dict[str, Any]) -> tuple[EndCause, int | None, str]:
         return EndCause.EXITED, -signal if signal else code, ""
     cause = next((ENDS[kind] for kind in ENDS if kind in kinds), EndCause.LOST)
     return cause, None, reason
-
-
-def _native_options(text: str, allowed: tuple[str, ...]) -> list[str]:
-    """Return a job's options for `oarsub`. Raises RequestRefusedError."""
-    return option_pairs(text, allowed, options=NATIVE_OPTIONS, own=(), signed="")
 
 
 class OARTable(LRMTable, frozen=True):

@@ -39,9 +39,11 @@ from koala_agent.lrm.dialect import (
     Limits,
     QueueRow,
     check_word,
+    count_of,
     honoured,
     is_count,
     read_json,
+    submission_error,
     user_hold,
     with_output,
 )
@@ -139,7 +141,7 @@ class PBS(Dialect):
         ):
             if value:
                 argv += [option, value]
-        native = _native_options(asked.native, self.native) if asked.native else []
+        native = option_pairs(asked.native, self.native, NATIVE_OPTIONS, NATIVE_OWN, signed="-p")
         gate = ("-h",) if placeholder.is_gated else ()
         script = with_output(placeholder, script)
         return Command(argv=(*argv, *self.options, *native, *gate), stdin=script)
@@ -150,13 +152,8 @@ class PBS(Dialect):
         numbers = [one[1] for one in found if one is not None]
         if answer.status == 0 and numbers:
             return numbers[-1]
-        complaint = answer.complaint()
-        message = f"qsub: {complaint}"
-        is_away = AWAY.search(complaint) is not None
-        if REFUSALS.search(complaint) is not None and not is_away:
-            raise RequestRefusedError(message)
-        is_final = FAULTS.search(complaint) is not None and not is_away
-        raise LocalManagerError(message, transient=not is_final)
+        is_away = AWAY.search(complaint := answer.complaint()) is not None
+        raise submission_error(f"qsub: {complaint}", complaint, REFUSALS, FAULTS, is_away=is_away)
 
     def list_jobs(self) -> Command:
         """See Dialect: those of everybody, for `-f` takes no user."""
@@ -198,7 +195,8 @@ class PBS(Dialect):
 
     def read_figures(self, answers: tuple[Answer, ...]) -> Figures:
         """See Dialect. Of a node that takes no jobs now only what is in use is there."""
-        nodes = [node for node in _table(answers[0], "pbsnodes", "nodes") if self._serves(node)]
+        listed = _table(answers[0], "pbsnodes", "nodes").values()
+        nodes = [node for node in listed if self._serves(node)]
         closed = [node for node in nodes if _states(node) & CLOSED]
         free = [node for node in nodes if _states(node) == {"free"}]
         whole = sum(_amount(node, "available", "ncpus") for node in nodes if node not in closed)
@@ -256,7 +254,7 @@ class PBS(Dialect):
             used_s = _seconds(_part(job, "resources_used").get("walltime"))
             row = QueueRow(
                 number=found[1],
-                processors=_count(_part(job, "Resource_List").get("ncpus")),
+                processors=count_of(_part(job, "Resource_List").get("ncpus")),
                 left_s=math.inf if limit_s is None else max(0.0, limit_s - (used_s or 0)),
                 is_running=is_running,
             )
@@ -297,8 +295,8 @@ def _queue(name: str, row: dict[str, Any], server: dict[str, Any], *, is_default
         is_default=is_default,
         longest_s=_seconds(most.get("walltime")) or 0.0,
         usual_s=_seconds(usual.get("walltime")) or 0.0,
-        processors=_count(most.get("ncpus")),
-        hosts=_count(most.get("nodect")),
+        processors=count_of(most.get("ncpus")),
+        hosts=count_of(most.get("nodect")),
     )
 
 
@@ -341,23 +339,18 @@ def _tree(answer: Answer, command: str) -> dict[str, Any]:
     return tree
 
 
-def _jobs(answer: Answer) -> dict[str, dict[str, Any]]:
-    """Return the attributes of jobs by identifier; a server without jobs leaves the key out."""
-    jobs = _tree(answer, "qstat").get("Jobs", {})
-    if not isinstance(jobs, dict) or not all(isinstance(job, dict) for job in jobs.values()):
-        raise LocalManagerError(
-            "qstat: unexpected output (expected a table of jobs)", transient=True
-        )
-    return jobs
-
-
-def _table(answer: Answer, command: str, key: str) -> list[dict[str, Any]]:
+def _table(answer: Answer, command: str, key: str) -> dict[str, dict[str, Any]]:
+    """Return the rows of a listing by name; a server without any leaves the key out."""
     rows = _tree(answer, command).get(key, {})
     if not isinstance(rows, dict) or not all(isinstance(row, dict) for row in rows.values()):
         raise LocalManagerError(
             f"{command}: unexpected output (expected a table of {key})", transient=True
         )
-    return list(rows.values())
+    return rows
+
+
+def _jobs(answer: Answer) -> dict[str, dict[str, Any]]:
+    return _table(answer, "qstat", "Jobs")
 
 
 def _part(row: dict[str, Any], key: str) -> dict[str, Any]:
@@ -369,14 +362,8 @@ def _states(node: dict[str, Any]) -> set[str]:
     return {word.strip() for word in str(node.get("state", "")).split(",")}
 
 
-def _count(value: object) -> int:
-    """Return a count; 0 for any other value."""
-    text = str(value)
-    return min(int(text), PROCESSORS_MAX) if is_count(text) else 0
-
-
 def _amount(node: dict[str, Any], which: str, name: str) -> int:
-    return _count(_part(node, f"resources_{which}").get(name))
+    return count_of(_part(node, f"resources_{which}").get(name))
 
 
 def _left(node: dict[str, Any], name: str) -> int:
@@ -398,7 +385,7 @@ def _row(number: str, job: dict[str, Any]) -> BatchJob:
     comment = str(job.get("comment", ""))
     state, cause, exit_status = STATES[letter], EndCause.LOST, None
     reason = f"PBS: state {letter}" + (f": {comment}" if comment else "")
-    starts = _count(job.get("run_count", 0))
+    starts = count_of(job.get("run_count", 0))
     if state is JobState.ENDED:
         cause, exit_status = _end(letter, job)
     elif letter == "H" and starts:
@@ -456,11 +443,6 @@ def _seconds(value: object) -> int | None:
     return sum(
         int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)
     )
-
-
-def _native_options(text: str, allowed: tuple[str, ...]) -> list[str]:
-    """Return a job's options for `qsub` of PBS. Raises RequestRefusedError."""
-    return option_pairs(text, allowed, options=NATIVE_OPTIONS, own=NATIVE_OWN, signed="-p")
 
 
 class PBSTable(LRMTable, frozen=True):

@@ -52,16 +52,17 @@ class PortForwarder:
         self._watch = watch
         self._unread = b""
         self._socket: socket.socket | None = None
-        self._variables: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
+        """Variables of the program's processes."""
         own, others = [], []
         addresses: dict[str, list[str]] = {}
         for port in ports:
             if port.claim == claim:
                 host = EVERYWHERE if port.address else LOOPBACK
                 contact = _shown(port.address or home(claim))
-                self._variables[f"KOALA_LISTEN_{port.name}"] = f"{host}:{port.port}"
-                self._variables[f"KOALA_CONTACT_{port.name}"] = f"{contact}:{port.port}"
-                self._variables[f"KOALA_PORT_{port.name}"] = str(port.port)
+                self.variables[f"KOALA_LISTEN_{port.name}"] = f"{host}:{port.port}"
+                self.variables[f"KOALA_CONTACT_{port.name}"] = f"{contact}:{port.port}"
+                self.variables[f"KOALA_PORT_{port.name}"] = str(port.port)
                 if port.is_forwarded and is_first:
                     own.append(port)
                 continue
@@ -72,17 +73,12 @@ class PortForwarder:
                 others.append((port, listener))
             addresses.setdefault(port.name, []).append(f"{_shown(host)}:{number}")
             if len(addresses[port.name]) == 1:
-                self._variables[f"KOALA_HOST_{port.name}"] = host
-                self._variables.setdefault(f"KOALA_PORT_{port.name}", str(number))
+                self.variables[f"KOALA_HOST_{port.name}"] = host
+                self.variables.setdefault(f"KOALA_PORT_{port.name}", str(number))
         for name, found in addresses.items():
-            self._variables[f"KOALA_ADDRESS_{name}"] = found[0]
-            self._variables[f"KOALA_ADDRESSES_{name}"] = ",".join(found)
+            self.variables[f"KOALA_ADDRESS_{name}"] = found[0]
+            self.variables[f"KOALA_ADDRESSES_{name}"] = ",".join(found)
         self._carried = Carried(agents=agents, identity=identity, mark=mark, own=own, others=others)
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """Variables of the program's processes."""
-        return self._variables
 
     def start(self) -> None:
         """Start the process if there is something to carry. Raises OSError."""
@@ -134,11 +130,6 @@ class PortForwarder:
             self.pid = 0
         for _port, listener in self._carried.others:
             listener.close()
-
-    @property
-    def forwarded_bytes(self) -> int:
-        """Bytes that went to and from ports of others through the grid."""
-        return sum([row[3] for row in self.counts])
 
     def _ready(self, _events: int) -> None:
         self._receive()

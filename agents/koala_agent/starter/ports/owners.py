@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 
-from koala_agent.starter.compat import read_file
+from koala_agent.starter.compat import PART_BYTES
 from koala_agent.starter.light import socket
 from koala_agent.starter.process_tree import family
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import TypeAlias
 
     Address: TypeAlias = "tuple[str, int]"
@@ -28,7 +29,7 @@ MAPPED = "::ffff:"
 
 def is_of_claim(caller: Address, listener: Address, starter: int, mark: str) -> bool:
     """Return True if the caller of one of our listeners is a process of the claim."""
-    for own, other, _state, inode in _rows():
+    for own, other, _state, inode in _rows(caller[1]):
         if own == caller and other == listener:
             return has_one_of({inode}, starter, mark)
     return False
@@ -37,8 +38,8 @@ def is_of_claim(caller: Address, listener: Address, starter: int, mark: str) -> 
 def find_listener(port: int, starter: int, mark: str) -> str:
     """Return the address at which a process of the claim listens at this port; empty if none
     does."""
-    for (address, own_port), _other, state, inode in _rows():
-        if state == LISTENING and own_port == port and has_one_of({inode}, starter, mark):
+    for (address, _port), _other, state, inode in _rows(port):
+        if state == LISTENING and has_one_of({inode}, starter, mark):
             return ANYWHERE.get(address, address)
     return ""
 
@@ -64,20 +65,32 @@ def _target(link: str) -> str:
         return ""
 
 
-def _rows() -> list[tuple[Address, Address, bytes, str]]:
-    """Return this machine's TCP sockets: both addresses, state, inode."""
-    rows = []
+def _rows(port: int) -> Iterator[tuple[Address, Address, bytes, str]]:
+    """Yield this machine's TCP sockets at a port: both addresses, state, inode. There may be
+    thousands of others: those that listen come first, and nobody reads on after the right one."""
+    number = b":%04X" % port
     for path, kind in TABLES:
-        try:
-            lines = read_file(path).splitlines()[1:]
-        except OSError:  # a kernel without IPv6
-            continue
-        for line in lines:
-            parts = line.split()
-            rows.append(
-                (_address(parts[1], kind), _address(parts[2], kind), parts[3], parts[9].decode())
-            )
-    return rows
+        for line in _lines(path):
+            if number in line:
+                own, other, state = line.split(None, 4)[1:4]
+                if own.endswith(number):
+                    inode = line.split(None, 10)[9].decode()
+                    yield _address(own, kind), _address(other, kind), state, inode
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """Yield the lines of a table; none of a kernel without it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        line = b""
+        for part in iter(lambda: os.read(descriptor, PART_BYTES), b""):
+            *lines, line = (line + part).split(b"\n")
+            yield from lines
+    finally:
+        os.close(descriptor)
 
 
 def _address(text: bytes, kind: int) -> Address:

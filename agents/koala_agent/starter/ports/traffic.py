@@ -273,7 +273,10 @@ class CarriedConnection(ABC):
             self._lost(os.strerror(error))
             return
         self._traffic.watch.add(self._agent.fileno(), select.POLLIN, self._answered)
-        self._send(dumps({**self._prover.question(), "encrypts": True}) + b"\n")
+        try:
+            self._send(dumps({**self._prover.question(), "encrypts": True}) + b"\n")
+        except OSError as failure:
+            self._lost(str(failure.strerror))
 
     def _answered(self, _events: int) -> None:
         """Agree with the agent, until it says that the other end is there."""
@@ -480,7 +483,7 @@ class Call(CarriedConnection):
         assert self._agent is not None
         greeted = self._greeted
         self._traffic.watch.add(self._agent.fileno(), select.POLLIN, lambda _: self._move(greeted))
-        self._begin_at(self._contents(b""))
+        self._move(lambda: self._begin(b""))
 
     def _greeted(self) -> None:
         try:
@@ -490,10 +493,11 @@ class Call(CarriedConnection):
         except OSError:  # nobody listens there
             log(f"ports: {self.port.name}: the program of {self.port.claim} does not listen")
             raise
-        self._begin_at(self._contents(data))
+        self._begin(data)
 
-    def _begin_at(self, greeted: memoryview) -> None:
+    def _begin(self, data: memoryview | bytes) -> None:
         """Carry once the other end has greeted. Raises OSError."""
+        greeted = self._contents(data)
         if greeted:
             assert self.use is not None
             self.use.rtt_s = boot_now() - self._asked_at

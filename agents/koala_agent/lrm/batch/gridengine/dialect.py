@@ -27,11 +27,11 @@ from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine.hosts import Host, idle_gpus, may_take, shut_queues
 from koala_agent.lrm.batch.gridengine.jobs import (
     RECORD_RULE,
-    count_of,
     has_a_right,
     instant,
     job_of,
     record_of,
+    slots_of,
     tree_of,
 )
 from koala_agent.lrm.batch.gridengine.quotas import Place, Set, idle_within, largest, quotas_of
@@ -62,6 +62,7 @@ from koala_agent.lrm.dialect import (
     check_status,
     honoured,
     is_count,
+    submission_error,
     user_hold,
 )
 from koala_agent.lrm.local_manager import OUTPUT_FILE, Placeholder, RequestRefusedError
@@ -154,7 +155,7 @@ class GridEngine(Dialect):
         rest = [*words[:at], *words[at + 3 :]]
         plain = [word for word in rest if word not in ("-soft", "-hard")]
         own = (*NATIVE_OWN, self.gpu_resource)
-        check_pairs(plain, self.native, options=NATIVE_OPTIONS, own=own, signed="-p")
+        check_pairs(plain, self.native, NATIVE_OPTIONS, own, signed="-p")
         if pe:
             check_allowed("-pe", self.native)
         return [*pe, *rest, *(["-hard"] if "-soft" in rest else [])]
@@ -179,13 +180,8 @@ class GridEngine(Dialect):
         numbers = re.findall(r"^([0-9]{1,15})\s*$", answer.out, re.MULTILINE)
         if answer.status == 0 and numbers:
             return str(numbers[-1])
-        complaint = answer.complaint()
-        message = f"qsub: {complaint}"
-        is_away = AWAY.search(answer.err) is not None
-        if REFUSALS.search(complaint) is not None and not is_away:
-            raise RequestRefusedError(message)
-        is_final = FAULTS.search(complaint) is not None and not is_away
-        raise LocalManagerError(message, transient=not is_final)
+        is_away, complaint = AWAY.search(answer.err) is not None, answer.complaint()
+        raise submission_error(f"qsub: {complaint}", complaint, REFUSALS, FAULTS, is_away=is_away)
 
     def list_jobs(self) -> Command:
         """See Dialect: those of everybody, because the account's name may be another's here."""
@@ -249,7 +245,7 @@ class GridEngine(Dialect):
         for row in jobs.iter("job_list"):
             nodes = frozenset(here).intersection(may_take(row, every))
             if has_a_right(row) and nodes:
-                number, slots = row.findtext("JB_job_number") or "", count_of(row, "slots")
+                number, slots = row.findtext("JB_job_number") or "", slots_of(row)
                 waiting.append(
                     QueueRow(number=number, processors=slots, left_s=math.inf, nodes=nodes)
                 )
@@ -259,7 +255,7 @@ class GridEngine(Dialect):
 
         def slots_of_user(place: Place | None) -> int:
             return sum(
-                count_of(row, "slots")
+                slots_of(row)
                 for row in running
                 if row.findtext("JB_owner") == self.user
                 and (place is None or row.findtext("queue_name") == f"{place.queue}@{place.host}")
@@ -274,7 +270,7 @@ class GridEngine(Dialect):
                 if name in ours
             ],
             ours=slots_of_user,
-            all_running=sum(count_of(row, "slots") for row in running),
+            all_running=sum(slots_of(row) for row in running),
         )
         beyond = max(0, (all_idle := sum(idle_at.values())) - within)
         return Figures(
@@ -332,7 +328,7 @@ class GridEngine(Dialect):
             used_s = 0.0 if begun is None else max(0.0, (now - instant(begun)).total_seconds())
             one = QueueRow(
                 number=job.number,
-                processors=count_of(row, "slots"),
+                processors=slots_of(row),
                 left_s=max(0.0, limit_s - used_s),
                 is_running=is_running,
             )

@@ -77,10 +77,10 @@ def state_of(letters: str) -> JobState:
     return JobState.QUEUED if "q" in letters else JobState.RUNNING
 
 
-def count_of(queue: ET.Element, name: str) -> int:
-    text = queue.findtext(name) or "0"
+def slots_of(row: ET.Element) -> int:
+    text = row.findtext("slots") or "0"
     if not is_count(text):
-        raise LocalManagerError(f"qstat: {name} = {text!r} is not a number of processors")
+        raise LocalManagerError(f"qstat: slots = {text!r} is not a number of processors")
     return int(text)
 
 

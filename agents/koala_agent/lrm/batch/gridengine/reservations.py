@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from koala.errors import LocalManagerError
-from koala_agent.lrm.batch.gridengine.jobs import count_of, instant, tree_of
+from koala_agent.lrm.batch.gridengine.jobs import instant, slots_of, tree_of
 from koala_agent.lrm.dialect import PREFIX, Booking, check_status, is_count
 from koala_agent.lrm.local_manager import RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
@@ -58,7 +58,7 @@ class Reservation:
         name = self.booking.name
         granted = sum(n for place, n in self.slots.items() if place.partition("@")[0] in ours)
         inside = sum(
-            count_of(row, "slots")
+            slots_of(row)
             for row in running
             if row.findtext("JB_owner") == self.owner
             and row.findtext("queue_name") in self.slots
