@@ -229,10 +229,7 @@ def test_what_this_grid_cannot_do_exits_with_1_and_names_what_is_there(
 def test_a_script_is_read_for_the_batch_system_of_its_site(grid: Up, tmp_path: Path) -> None:
     """The sites are emulated: they have none, and cannot do what is for Slurm alone."""
     script = tmp_path / "wave.sh"
-    script.write_text(
-        "#!/bin/sh\n#SBATCH -n 2 --nice\n"
-        'echo "$SLURM_NTASKS tasks"\n#SBATCH -n 64\n'
-    )
+    script.write_text('#!/bin/sh\n#SBATCH -n 2 --nice\necho "$SLURM_NTASKS tasks"\n#SBATCH -n 64\n')
     run = grid.koala("submit", f"--component=delft:{script}", "--logs")
     assert (run.returncode, run.stdout.splitlines()[-1]) == (0, "2 tasks")
     told = [line.partition("wave.sh: ")[2] for line in run.stderr.splitlines() if "wave" in line]
