@@ -48,7 +48,7 @@ def start_times(jobs: list[TraceJob], *, processors: int, discipline: Discipline
 def test_every_job_starts_when_the_definition_says(
     discipline: Discipline, overrun: bool, data: st.DataObject
 ) -> None:
-    """Where runs exceed estimates, expected ends move with the clock."""
+    """Expected ends move with the clock where runs exceed estimates."""
     jobs = data.draw(traces(overrun=overrun))
     starts = start_times(jobs, processors=PROCESSORS, discipline=discipline)
     assert starts == starts_on(PlainQueue(discipline, PROCESSORS), jobs)

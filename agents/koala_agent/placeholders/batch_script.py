@@ -15,7 +15,7 @@ import zlib
 
 SHELL = """\
 umask 077
-d=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/koala-on-$(uname -n)-XXXXXXXX") || exit 71
+d=$(mktemp -d "${1:-${TMPDIR:-/tmp}}/koala-on-$(uname -n | cut -c-32)-XXXXXXXX") || exit 71
 trap 'trap "" HUP INT TERM XCPU USR1 USR2
 rm -rf "$d" 2> /dev/null || { find "$d" -type d -exec chmod u+rwx {} \\; ; rm -rf "$d"; }' EXIT
 trap : HUP USR1

@@ -78,7 +78,7 @@ def sizes_that_are_not_recorded() -> Patches:
 
 @mutant
 def a_rest_without_the_bound_of_components() -> Patches:
-    """What was refused is split anew as if nothing of the job were held."""
+    """A refused share is split anew as if nothing of the job were held."""
     real = placement_requests.ask_placement
 
     def ask(state: Any, job: Job, request: Any, view: Any) -> Any:

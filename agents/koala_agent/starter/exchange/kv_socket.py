@@ -7,7 +7,6 @@ import select
 
 from koala_agent.starter.compat import log, to_number, to_whole
 from koala_agent.starter.events import RankEnded, ValueRequested, WorldRequested
-from koala_agent.starter.files import temporary_folder
 from koala_agent.starter.light import accept, dumps, loads, socket
 
 TYPE_CHECKING = False
@@ -57,6 +56,8 @@ class KeyValueSocket:
             log(f"{path}: {error.strerror}; a socket in /tmp instead")
         else:
             return path
+        from koala_agent.starter.files import temporary_folder  # noqa: PLC0415 - hardly ever needed
+
         self._temporary = os.path.join(TEMPORARY, temporary_folder.name_of(nonce))
         os.mkdir(self._temporary, 0o700)
         temporary_folder.hold(self._temporary)
@@ -78,7 +79,8 @@ class KeyValueSocket:
         try:
             os.unlink(self.path)
             if self._temporary:
-                os.unlink(os.path.join(self._temporary, temporary_folder.LOCK))
+                for name in os.listdir(self._temporary):  # its lock
+                    os.unlink(os.path.join(self._temporary, name))
                 os.rmdir(self._temporary)
         except OSError as error:
             log(f"{self.path} cannot be removed: {error.strerror}")

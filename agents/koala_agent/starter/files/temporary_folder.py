@@ -7,7 +7,6 @@ may be shared.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import time
@@ -20,7 +19,7 @@ BEGINNING_S = 600.0
 
 def name_of(rest: str) -> str:
     """Return the name of a folder on this machine; the batch script makes the same."""
-    return f"koala-on-{os.uname().nodename}-{rest}"
+    return f"koala-on-{os.uname().nodename[:32]}-{rest}"  # so that a socket's path is not too long
 
 
 def hold(folder: str) -> None:
@@ -31,7 +30,7 @@ def hold(folder: str) -> None:
     # Its name says that it is locked.
     lock = os.open(path + NEW, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(lock)
     except OSError:
         return
     os.rename(path + NEW, path)
@@ -45,6 +44,12 @@ def hold(folder: str) -> None:
             continue  # another account's, or just gone
 
 
+def _lock(file: int) -> None:
+    import fcntl  # noqa: PLC0415 - hardly ever needed
+
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _is_left(folder: str) -> bool:
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
@@ -55,7 +60,7 @@ def _is_left(folder: str) -> bool:
         has_none = not os.path.exists(os.path.join(folder, LOCK + NEW))
         return has_none and time.time() - status.st_ctime > BEGINNING_S
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(lock)
     except BlockingIOError:
         return False
     finally:
