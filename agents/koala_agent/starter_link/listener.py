@@ -36,7 +36,6 @@ from koala_agent.starter_link.codec import (
     encode,
     text,
 )
-from koala_agent.starter_link.encryption import agent_context
 
 LINE_MAX_BYTES = 256 * 1024
 UNSENT_MAX_BYTES = 8 * 1024 * 1024
@@ -477,6 +476,8 @@ class StarterConnection(asyncio.Protocol):
             return
         if self._lines or self._unread:
             raise ValueError("more than a challenge (expected TLS after it)")
+        from koala_agent.starter_link.encryption import agent_context  # noqa: PLC0415 - takes 50 ms
+
         context, certificate = agent_context()
         self.send(self.authentication.begin(message, certificate))
         self._encryption = Encryption(context, is_server=True)

@@ -69,7 +69,8 @@ async def test_the_numbers_are_those_of_the_daemons_other_answers(tmp_path: Path
             for method, status, count in calls:
                 assert value(text, "koala_calls_total", method=method, status=status) == count
             assert value(text, "koala_journal_size_bytes") > 4096
-            assert value(text, "koala_journal_commit_seconds_count") == other["commits"]
+            commits = value(text, "koala_journal_commit_seconds_count")
+            assert other["commits"] <= commits <= later["commits"]
             relayed = await scrape(tmp_path, "relay-metrics.url")
             assert value(relayed, "koala_relay_readers") == 0
         for task in staying:
