@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from koala.errors import LocalManagerError
@@ -68,9 +68,9 @@ class Reservation:
         return replace(self.booking, processors=max(0, granted - inside))
 
 
-def read_clocked(answer: Answer) -> tuple[ET.Element, Callable[[str], float]]:
-    """Return the listing behind the time, and what turns an instant on the clock of the cell into
-    seconds since the epoch."""
+def read_bookings(answer: Answer) -> list[Reservation]:
+    """Read the advance reservations that have not ended. In the states W and E (warning, error) a
+    host or queue of it is not available."""
     check_status(answer, "qrstat")
     clocks, _, listing = answer.out.partition("\n")
     epoch, _, clock = clocks.partition(" ")
@@ -80,15 +80,8 @@ def read_clocked(answer: Answer) -> tuple[ET.Element, Callable[[str], float]]:
     def since_epoch(text: str) -> float:
         return float(epoch) + (instant(text) - instant(clock)).total_seconds()
 
-    return tree_of(replace(answer, out=listing), "qrstat"), since_epoch
-
-
-def read_bookings(answer: Answer) -> list[Reservation]:
-    """Read the advance reservations that have not ended. In the states W and E (warning, error) a
-    host or queue of it is not available."""
     found = []
-    tree, since_epoch = read_clocked(answer)
-    for row in tree.iter("ar_summary"):
+    for row in tree_of(replace(answer, out=listing), "qrstat").iter("ar_summary"):
         number, state = row.findtext("id") or "", row.findtext("state") or ""
         if not is_count(number) or state in ("d", "x"):
             continue
