@@ -40,6 +40,7 @@ QUESTIONS: dict[str, tuple[Path, ...]] = {
     "slurm figures": (
         *(SLURM / f"{name}.txt" for name in ("sinfo", "squeue", "partition", "config")),
         Path(__file__).with_name("licenses.txt"),
+        SLURM / "reservations.txt",
     ),
     "slurm submitted": (SLURM / "job-unknown.txt",),
     "cell jobs": (CELL / "qstat.xml",),
@@ -49,6 +50,7 @@ QUESTIONS: dict[str, tuple[Path, ...]] = {
         CELL / "qstat.xml",
         CELL / "several-hosts.xml",
         CELL / "quotas.txt",
+        Path(__file__).with_name("advance_reservations.txt"),
     ),
     "cell submitted": (CELL / "qacct.txt",),
     "pool jobs": (POOL / "jobs.json",),

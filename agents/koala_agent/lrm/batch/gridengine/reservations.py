@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine.jobs import instant, slots_of, tree_of
-from koala_agent.lrm.dialect import PREFIX, Booking, check_status, is_count
+from koala_agent.lrm.dialect import PREFIX, Booking, check_status, count_of, is_count
 from koala_agent.lrm.local_manager import RequestRefusedError
 from koala_agent.transport.interface import Answer, Command
 
@@ -95,8 +95,8 @@ def read_bookings(answer: Answer) -> list[Reservation]:
             ends_at=since_epoch(end),
         )
         slots = {
-            one.get("queue_instance") or "": int(one.get("slots") or 0)
-            for one in row.iter("granted_slots")
+            granted.get("queue_instance") or "": count_of(granted.get("slots") or "")
+            for granted in row.iter("granted_slots")
         }
         owner = row.findtext("owner") or ""
         found.append(Reservation(booking=booking, owner=owner, start=start, slots=slots))

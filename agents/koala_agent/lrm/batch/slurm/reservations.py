@@ -71,7 +71,7 @@ def bookings_of(text: str, nodes: Collection[str]) -> tuple[Booking, ...]:
     """Parse `scontrol show reservation`: what is reserved of these nodes, but for maintenance. A
     node that is reserved as a whole says so itself from then on, and is none of them."""
     found = []
-    for line in text.splitlines():
+    for line in re.findall(r"^ReservationName=.*", text, re.MULTILINE):
         words = dict(words_of(line))
         names = expand_names(words["Nodes"]) if words.get("Nodes", "(null)") != "(null)" else []
         here = sum(name in nodes for name in names)
