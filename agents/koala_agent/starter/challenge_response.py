@@ -4,8 +4,9 @@
     agent    {"kind": "challenge", "challenge": Y, "proof": of X}      no proof: C is not known
     starter  {"kind": "hello", ..., "proof": of Y}                     instead of "secret"
 
-With `"encrypts": true` in the first line all after the second one is TLS, and the agent's proof is
-of its certificate, too: nobody stands between the two.
+With `"encrypts": "always"` in the first line all after the second one is TLS, and the agent's proof
+is of its certificate, too: nobody stands between the two. With `"unless within this machine"` the
+agent may answer `"encrypts": false` if both ends have one address, and nothing is.
 
 A helper on another node and its starter do the same with a secret of their own: there the helper
 is the one that asks, and its name takes the claim's place.

@@ -26,7 +26,7 @@ from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import RateLimits, TokenBucket
 from koala.common.wire.listen_ports import cannot_listen
 from koala_agent.claims.events import Dismissed, Event, StarterLost, ToStarter
-from koala_agent.starter.ports.encryption import Encryption
+from koala_agent.starter.ports.encryption import Clear, Encryption, is_within_machine
 from koala_agent.starter_link.authentication import Authentication
 from koala_agent.starter_link.codec import (
     NONCE_BYTES_MAX,
@@ -88,7 +88,7 @@ class CarryOrder:
     dials: bool
 
 
-Carry = Callable[[asyncio.Transport, Encryption, CarryOrder], None]
+Carry = Callable[[asyncio.Transport, Encryption | Clear, CarryOrder], None]
 """Takes over a connection from which nothing more is read here."""
 Ask = Callable[[ClaimId, str, Message, Callable[[Message], None]], None]
 """Asynchronous answer to a file sync's request."""
@@ -278,7 +278,7 @@ class StarterListener:
         connection: StarterConnection,
         message: Message,
         transport: asyncio.Transport,
-        encryption: Encryption,
+        encryption: Encryption | Clear,
     ) -> None:
         """Hand over a connection that carries another one of a program. Raises ValueError."""
         claim = ClaimId(text(message, "claim", most=256))
@@ -333,7 +333,7 @@ class StarterConnection(asyncio.Protocol):
         self._is_processing = False
         self._is_paused = False
         self._transport: asyncio.Transport | None = None
-        self._encryption: Encryption | None = None
+        self._encryption: Encryption | Clear | None = None
         self._limit: ScheduledCall | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -422,9 +422,9 @@ class StarterConnection(asyncio.Protocol):
         """Queue a message; a starter that does not read is disconnected and may reconnect."""
         if self._transport is not None and not self._transport.is_closing():
             data = json.dumps(message).encode() + b"\n"
-            if self._encryption is not None:
-                data = self._encryption.encrypt(data)
-            self._transport.write(data)
+            self._transport.write(
+                data if self._encryption is None else self._encryption.encrypt(data)
+            )
             if self._transport.get_write_buffer_size() > UNSENT_MAX_BYTES:
                 self._refuse("it does not read")
 
@@ -471,11 +471,17 @@ class StarterConnection(asyncio.Protocol):
 
     def _begin_proof(self, message: Message) -> None:
         """Answer a challenge, and encrypt from then on if the starter asks for it."""
-        if message.get("encrypts") is not True:
+        asked = message.get("encrypts")
+        if asked is None or self._transport is None:
             self.send(self.authentication.begin(message))
             return
         if self._lines or self._unread:
             raise ValueError("more than a challenge (expected TLS after it)")
+        ends = [self._transport.get_extra_info(f"{end}name") for end in ("sock", "peer")]
+        if asked == "unless within this machine" and is_within_machine(*ends):
+            self.send({**self.authentication.begin(message), "encrypts": False})
+            self._encryption = Clear()
+            return
         from koala_agent.starter_link.encryption import agent_context  # noqa: PLC0415 - takes 50 ms
 
         context, certificate = agent_context()

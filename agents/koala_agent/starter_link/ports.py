@@ -25,7 +25,7 @@ from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire.v1 import files_pb2 as pb
 from koala.errors import ConfigError
-from koala_agent.starter.ports.encryption import Encryption
+from koala_agent.starter.ports.encryption import Clear, Encryption
 from koala_agent.starter_link.listener import CarryOrder
 
 CARRY = "/koala.wire.v1.Relay/Carry"
@@ -52,7 +52,7 @@ class Line(asyncio.BufferedProtocol):
     costs as much as some 100 kB; streams would copy them twice."""
 
     def __init__(
-        self, transport: asyncio.Transport, encryption: Encryption, block_bytes: int
+        self, transport: asyncio.Transport, encryption: Encryption | Clear, block_bytes: int
     ) -> None:
         self.transport = transport
         self._encryption = encryption
@@ -151,7 +151,7 @@ class Ports:
                 group.create_task(begin())
 
     def carry(
-        self, transport: asyncio.Transport, encryption: Encryption, order: CarryOrder
+        self, transport: asyncio.Transport, encryption: Encryption | Clear, order: CarryOrder
     ) -> None:
         """Take over a starter's connection."""
         keep_buffers()

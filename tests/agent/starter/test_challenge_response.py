@@ -174,7 +174,7 @@ async def test_what_carries_is_encrypted_for_the_agent_alone() -> None:
     async with an_agent() as (port, heard):
         prover, encryption = Prover(CLAIM, SECRET), Encryption(starter_context(), is_server=False)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(json.dumps({**prover.question(), "encrypts": True}).encode() + b"\n")
+        writer.write(json.dumps({**prover.question(), "encrypts": "always"}).encode() + b"\n")
         async with asyncio.timeout(LIMIT_S):
             answer = json.loads(await reader.readline())
             encryption.decrypt()
@@ -186,7 +186,7 @@ async def test_what_carries_is_encrypted_for_the_agent_alone() -> None:
             for given in ((strange,), ()):
                 assert prover.handle_challenge(answer, *given)
                 assert not prover.is_trusted
-            assert prover.handle_challenge(answer, encryption.certificate)
+            assert prover.handle_challenge(answer, *encryption.proven)
             writer.write(encryption.encrypt(json.dumps(prover.add_proof(hello)).encode() + b"\n"))
             while heard != [order]:  # noqa: ASYNC110 - nobody is told
                 await asyncio.sleep(0)
@@ -200,3 +200,26 @@ async def test_what_carries_is_encrypted_for_the_agent_alone() -> None:
         assert await reader.read() == b""
         writer.close()
         assert heard == [order]
+
+
+@pytest.mark.parametrize(
+    ("own", "wish", "encrypts"),
+    [
+        ("127.0.0.1", "unless within this machine", False),
+        ("127.0.0.1", "always", True),
+        ("127.0.0.2", "unless within this machine", True),  # as if of another machine
+    ],
+)
+async def test_what_carries_is_in_the_clear_only_within_a_machine(
+    own: str, wish: str, *, encrypts: bool
+) -> None:
+    async with an_agent() as (port, _heard):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(own, 0))
+        prover = Prover(CLAIM, SECRET)
+        writer.write(json.dumps({**prover.question(), "encrypts": wish}).encode() + b"\n")
+        async with asyncio.timeout(LIMIT_S):
+            answer = json.loads(await reader.readline())
+        prover.handle_challenge(answer)
+        writer.close()
+    assert (answer.get("encrypts") is not False) is encrypts
+    assert prover.is_trusted is not encrypts

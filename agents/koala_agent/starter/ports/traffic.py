@@ -28,7 +28,12 @@ from koala_agent.starter.compat import boot_now, log, to_object
 from koala_agent.starter.connection import Watch, find_address
 from koala_agent.starter.light import accept, dumps, loads, socket
 from koala_agent.starter.ports.carried import HEAD_BYTES
-from koala_agent.starter.ports.encryption import Encryption, starter_context
+from koala_agent.starter.ports.encryption import (
+    Clear,
+    Encryption,
+    is_within_machine,
+    starter_context,
+)
 from koala_agent.starter.ports.owners import find_listener, is_of_claim
 from koala_agent.starter.process_tree import keep_buffers
 
@@ -203,6 +208,8 @@ class CarriedConnection(ABC):
         self._agent: socket.socket | None = None
         self._program: socket.socket | None = None
         self._challenge: dict[str, object] = {}
+        self._encryption: Encryption | Clear = Clear()
+        self._is_within_machine = False
         self._tries = 0
         self._to_agent = self._to_program = memoryview(b"")
         self._is_sent = self._is_received = False
@@ -227,7 +234,6 @@ class CarriedConnection(ABC):
         self._challenge = {}
         identity = self._traffic.carried.identity
         self._prover = Prover(identity["claim"], identity["secret"])
-        self._encryption = Encryption(self._traffic.context, is_server=False)
         try:
             dialled = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
@@ -274,7 +280,10 @@ class CarriedConnection(ABC):
             return
         self._traffic.watch.add(self._agent.fileno(), select.POLLIN, self._answered)
         try:
-            self._send(dumps({**self._prover.question(), "encrypts": True}) + b"\n")
+            ends = (self._agent.getsockname(), self._agent.getpeername())
+            self._is_within_machine = is_within_machine(*ends)
+            encrypts = "always" if not self._is_within_machine else "unless within this machine"
+            self._send(dumps({**self._prover.question(), "encrypts": encrypts}) + b"\n")
         except OSError as failure:
             self._lost(str(failure.strerror))
 
@@ -303,8 +312,13 @@ class CarriedConnection(ABC):
         """Handle a line of the agent. Raises OSError."""
         if message.get("kind") == "challenge" and not self._challenge:
             self._challenge = message
-            self._unread = bytes(self._encryption.decrypt())  # begins TLS
-            self._send(self._encryption.encrypt())
+            if self._is_within_machine and message.get("encrypts") is False:
+                self._encryption = Clear()
+                self._prove()
+            else:
+                self._encryption = Encryption(self._traffic.context, is_server=False)
+                self._unread = bytes(self._encryption.decrypt())  # begins TLS
+                self._send(self._encryption.encrypt())
         elif message.get("kind") == "carried" and self._prover.is_trusted:
             self.joined()
         else:
@@ -312,7 +326,7 @@ class CarriedConnection(ABC):
 
     def _prove(self) -> None:
         """Say what the connection is for, to the agent alone. Raises OSError."""
-        self._prover.handle_challenge(self._challenge, self._encryption.certificate)
+        self._prover.handle_challenge(self._challenge, *self._encryption.proven)
         if not self._prover.is_trusted:
             raise OSError("not our agent")
         hello = {
@@ -324,7 +338,7 @@ class CarriedConnection(ABC):
         }
         self._send(self._encryption.encrypt(dumps(self._prover.add_proof(hello)) + b"\n"))
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes | memoryview) -> None:
         """Send so little that the kernel takes it. Raises OSError."""
         assert self._agent is not None
         self._agent.send(data)
@@ -337,7 +351,7 @@ class CarriedConnection(ABC):
             raise OSError("the agent, or what is behind it, is gone")
         return _READ[:size]
 
-    def _decrypted(self) -> memoryview:
+    def _decrypted(self) -> bytes | memoryview:
         """Read what has come by TLS, and is complete. Raises OSError, also at its end."""
         self._encryption.keep(self._read())
         return self._encryption.decrypt()
@@ -428,7 +442,7 @@ class CarriedConnection(ABC):
             self._flush_to_program()
 
     def _flush_to_agent(self) -> None:
-        self._to_agent = _sent(self._agent, self._to_agent)
+        self._to_agent = memoryview(bytes(_sent(self._agent, self._to_agent)))
         self._watch_both()
 
     def _flush_to_program(self) -> None:
