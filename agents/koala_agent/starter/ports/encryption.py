@@ -35,7 +35,7 @@ class Clear:
 
     is_begun = True
     proven = ()
-    """What the agent's proof is of besides."""
+    """The agent's proof is of nothing else."""
 
     def __init__(self) -> None:
         self._received: list[bytes] = []
@@ -70,7 +70,7 @@ class Encryption:
 
     @property
     def proven(self) -> tuple[str, ...]:
-        """What the agent's proof is of besides: its certificate, in hexadecimal digits."""
+        """The other end's certificate in hexadecimal digits: the agent's proof is of it, too."""
         return ((self._tls.getpeercert(binary_form=True) or b"").hex(),)
 
     @property
