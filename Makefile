@@ -75,8 +75,8 @@ build/frameworks/%/.has-all: examples/frameworks/requirements-%.txt
 	@touch $@
 
 .PHONY: test-frameworks
-test-frameworks: $(STAMP) $(FRAMEWORKS:%=build/frameworks/%/.has-all)  ## Dask, torchrun, torchft, Flower, MUSCLE3 and NVFlare over the sites of a grid; torch is large (FRAMEWORKS=dask)
-	@$(BIN)/python -m pytest -q -m frameworks -k "$$(echo parameter_server $(FRAMEWORKS) | sed 's/ / or /g')" $(ARGS) tests/examples
+test-frameworks: $(STAMP) $(FRAMEWORKS:%=build/frameworks/%/.has-all)  ## Dask, torchrun, torchft, Flower, MUSCLE3 and NVFlare over the sites of a grid, torchrun also over batch systems; torch is large (FRAMEWORKS=dask)
+	@PATH="$$PATH:/usr/sbin" $(BIN)/python -m pytest -q -m frameworks -k "$$(echo parameter_server $(FRAMEWORKS) | sed 's/ / or /g')" $(ARGS) tests/examples tests/batch/test_flexible.py
 
 .PHONY: screenshots
 screenshots: $(BROWSER)  ## Pictures of the web page for the documents, of a real grid, below docs/images

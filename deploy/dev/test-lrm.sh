@@ -59,4 +59,4 @@ case "${1:-}" in
 esac
 install_packages
 make_root
-exec "$python" -m pytest -q -m "${KOALA_LRM_TESTS:-lrm and not slow}" --numprocesses 2 tests/batch "$@"
+exec "$python" -m pytest -q -m "${KOALA_LRM_TESTS:-lrm and not slow and not frameworks}" --numprocesses 2 tests/batch "$@"

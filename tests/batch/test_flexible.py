@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from unittest import SkipTest
 
 import pytest
 
@@ -71,7 +70,7 @@ async def test_processes_learn_their_share_and_where_it_begins(live: Grid, tmp_p
     [
         ("mpi/mpi.rsl", 26, 10),
         ("allreduce/allreduce.rsl", 26, 10),
-        ("frameworks/torchrun.rsl", 15, 5),
+        pytest.param("frameworks/torchrun.rsl", 15, 5, marks=pytest.mark.frameworks),
     ],
 )
 async def test_an_example_over_two_clusters_and_a_cell(
@@ -79,8 +78,6 @@ async def test_an_example_over_two_clusters_and_a_cell(
 ) -> None:
     """Each site has one component of it; that of the cell has several machines."""
     python = TORCH if name.endswith("torchrun.rsl") else Path(sys.executable)
-    if not python.exists():
-        raise SkipTest("torch is not installed (make test-frameworks installs it)")
     program = request.getfixturevalue("mpi_program") if name.startswith("mpi/") else ""
     given = {"TOTAL": total, "MOST": most, "PYTHON": python, "PROGRAM": program}
     definitions = {key: str(value) for key, value in given.items()}
