@@ -380,7 +380,8 @@ class Oracle:
             if parts(claim)[0] != job.id:
                 continue
             charge = charges.get(claim)
-            require(charge is not None, 4, f"{claim} ran {ran_s:g} s uncharged")
+            is_known = charge is not None or self.jobs[job.id].is_restored
+            require(is_known, 4, f"{claim} ran {ran_s:g} s uncharged")
             if charge is None or charge.end != EndKind.EXITED.value or charge.passed_at is None:
                 continue
             assert charge.ended_at is not None
