@@ -94,8 +94,10 @@ async def test_jobs_of_others_count_and_are_never_touched(
     other = system.submit("sleep 1000\n", processors=10)
     try:
         async with serve() as (manager, witness):
-            idle = await witness.until(Idle, lambda idle: idle.local_processors == 10)
+            # A listing may still have it waiting while its processors are in use already.
+            idle = await witness.until(Idle, lambda idle: bool(idle.startable % 16))
             assert (idle.processors, idle.idle, idle.startable) == (16, 6, 6)
+            assert idle.local_processors == 10
             await manager.submit(ask("j1/1/0/1", processors=6))
             await witness.running("j1/1/0/1")
             await witness.until(Idle, lambda idle: idle.idle == 0 and idle.queued_jobs == 0)

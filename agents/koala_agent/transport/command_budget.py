@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 COMMANDS_PER_MINUTE = 12
 """Budget of a login for which none is configured."""
-WINDOW_S = 60.0
+WINDOW_S = 61.0
+"""A minute, and a second by which a command may begin late."""
 FREE = 0.5
 """Share of the budget that is given at once."""
 STEEPNESS = 4
