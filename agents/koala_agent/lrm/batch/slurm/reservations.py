@@ -13,7 +13,8 @@ from koala_agent.starter.batch_rules import expand_names
 from koala_agent.transport.interface import Answer, Command
 
 RESERVATIONS = Command(
-    argv=("/usr/bin/env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"), keep_s=60.0
+    argv=("/usr/bin/env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"),
+    keep_s=60.0,
 )
 """With instants in seconds since the epoch."""
 LIST_BOOKINGS = """\
