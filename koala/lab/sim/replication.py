@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar
@@ -28,9 +27,6 @@ Progress = Callable[[int], None]
 TOLD_EVERY_S = 10.0
 Each = Callable[[Item, Result], None]
 """Called with each run when it has finished, in any order."""
-COLLECTED_AFTER = 100_000
-"""New objects after which the youngest are searched for garbage. Runs make many objects and hardly
-a cycle; with Python's 700 the search takes a tenth of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +117,7 @@ def _here(
     finished: list[tuple[Item, Result]] = []
     try:
         for item in items:
-            with _rarely_collected():
-                finished.append((item, run(item)))
+            finished.append((item, run(item)))
             if each is not None:
                 each(*finished[-1])
             if progress is not None:
@@ -143,17 +138,6 @@ def _as_completed(futures: Iterable[Future[Result]]) -> Iterator[Future[Result] 
 def _begin_worker(parent: int) -> None:
     serve(parent)
     gc.freeze()  # what is imported lives as long as the worker
-    gc.set_threshold(COLLECTED_AFTER)
-
-
-@contextmanager
-def _rarely_collected() -> Iterator[None]:
-    before = gc.get_threshold()
-    gc.set_threshold(COLLECTED_AFTER)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _kill_children_but(kept: Sequence[BaseProcess]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import threading
@@ -31,10 +30,6 @@ def wait_for(path: Path, item: int) -> int:
     while not path.exists():
         threading.Event().wait(0.02)
     return item
-
-
-def threshold(_item: int) -> int:
-    return gc.get_threshold()[0]
 
 
 def compute_for_ever(item: int) -> int:
