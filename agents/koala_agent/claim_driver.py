@@ -74,18 +74,7 @@ WATERMARK_S = 10.0
 
 log = get_logger()
 
-Order = (
-    messages.Hold
-    | messages.TryPaths
-    | messages.Arm
-    | messages.Release
-    | messages.Resize
-    | messages.Pace
-    | messages.Stop
-    | messages.Acknowledge
-    | messages.Pong
-    | messages.KvAnswer
-)
+Order = messages.Hold | ev.FromDaemon
 
 
 class ClaimDriver:

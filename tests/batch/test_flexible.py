@@ -25,7 +25,7 @@ SAYS = {
     "allreduce/allreduce.rsl": r"rank 25 of {total}, process \d of \d on node \d of \d",
     "frameworks/torchrun.rsl": r"(?s){total} processes at .*the same weights everywhere: yes",
 }
-"""What the programs say at last, or for all."""
+"""Patterns of what the programs write at their ends."""
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ PIECES = (
     "(*", "*)", "$(", "<=", "!=", '""', "&(", ")(", "rsl_substitution=", "(A a)", "$(A)", "count=",
     "executable=", "+(&(", "))", "environment=(", "deadline=", "inputFile=(f 1K)", "label=x",
 )  # fmt: skip
-"""Of texts that are nearly RSL, and sometimes are."""
+"""Pieces of texts that are nearly RSL, and sometimes are."""
 
 
 @pytest.mark.parametrize(("text", "tree"), TREES)

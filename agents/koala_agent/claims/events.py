@@ -165,9 +165,8 @@ class Woken(msgspec.Struct, frozen=True, kw_only=True):
     """`wake_at` has come."""
 
 
-Event: TypeAlias = (
-    HoldOrdered
-    | messages.TryPaths
+FromDaemon: TypeAlias = (
+    messages.TryPaths
     | messages.Arm
     | messages.Release
     | messages.Resize
@@ -176,6 +175,11 @@ Event: TypeAlias = (
     | messages.Acknowledge
     | messages.Pong
     | messages.KvAnswer
+)
+"""What the daemon says of a claim that it has ordered."""
+Event: TypeAlias = (
+    HoldOrdered
+    | FromDaemon
     | WantedComplete
     | LeasesSet
     | CheckedIn

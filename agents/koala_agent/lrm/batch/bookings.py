@@ -128,7 +128,7 @@ class Bookings(ManagerPart):
         listed = self._dialect.read_reservations(await self._breaker.ask(command, asked.account))
         open_ = {one.number: one for one in listed if not one.name.startswith(f"{PREFIX}-")}
         if name not in open_:
-            known = ", ".join(open_) or "none: there is no reservation"
+            known = f"one of {', '.join(open_)}" if open_ else "none, as the site has none"
             raise RequestRefusedError(f"reservation {name} does not exist (expected {known})")
         return open_[name].begins_at
 
