@@ -36,8 +36,6 @@ BEAT_S = 2.0  # a daemon's default
 BATCH = 100
 LOT = 25
 ONE = f"&{TRUE}(count=1)"
-NEVER = f"&{TRUE}(count=4)(resourceManagerContact=full)"
-"""A job of a site that has no idle processor."""
 MB = 1_000_000
 END_S = 300.0
 

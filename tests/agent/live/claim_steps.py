@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from koala.common.wire.v1 import link_pb2
-from tests.agent.live.agent_process import AgentProcess
 from tests.agent.live.fake_daemon import (
     ARMED,
     GRANTED,
@@ -15,7 +14,6 @@ from tests.agent.live.fake_daemon import (
     FakeSession,
     hold,
 )
-from tests.harness.moments import until
 
 FOREVER = ("-c", "exec sleep 600")
 
@@ -49,16 +47,3 @@ async def running(daemon: FakeDaemon, claim: str, **leases: float) -> FakeSessio
     await session.claim(claim, GRANTED)
     await passed(session, claim, late_s=min(LATE_S, leases.get("hold_lease_s", 60.0) / 2))
     return session
-
-
-async def both(agent: AgentProcess) -> list[int]:
-    """Starter and program. While a process becomes its program it has no environment, and is not
-    seen: so this is waited for, and may have to be again."""
-    seen: list[int] = []
-
-    def are_two() -> bool:
-        seen[:] = agent.processes()
-        return len(seen) == 2
-
-    await until(are_two)
-    return seen

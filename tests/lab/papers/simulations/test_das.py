@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from math import isnan
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from koala.lab.papers.koala.simulation.arrivals import local_jobs, submissions
 from koala.lab.papers.koala.simulation.run import over_time, run, world
 from koala.lab.papers.koala.simulation.setting import GB, Group, Setting
 
-ROOT = Path(__file__).parents[4]
 SMALL = Setting(jobs=40, local_load=0.3, warmup_s=1200.0, lost_at_s=2400.0)
 PROGRAM = """
 from koala.lab.papers.koala.simulation.run import run
