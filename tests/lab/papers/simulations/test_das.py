@@ -22,12 +22,6 @@ from koala.lab.papers.koala.simulation.run import over_time, run, world
 from koala.lab.papers.koala.simulation.setting import GB, Group, Setting
 
 SMALL = Setting(jobs=40, local_load=0.3, warmup_s=1200.0, lost_at_s=2400.0)
-PROGRAM = """
-from koala.lab.papers.koala.simulation.run import run
-from tests.lab.papers.simulations.test_das import SMALL
-found = run(SMALL, 5)
-print(sorted(found.values.items()), found.jobs, found.spans)
-"""
 
 
 # --- the workload (KOALA 4.2) ---
@@ -155,6 +149,3 @@ def test_a_setting_out_of_bounds_names_the_value_and_what_is_allowed(
     with pytest.raises(ConfigError) as caught:
         Setting(**change)
     assert text in str(caught.value)
-
-
-# --- the paper's figures ---
