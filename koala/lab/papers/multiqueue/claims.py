@@ -19,7 +19,7 @@ Tests that compare lengths of runs, or depend on what a chart shows, are below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isinf
@@ -222,7 +222,7 @@ def global_first_is_better(at: View) -> Comparison:
 def global_first_costs_little(at: View) -> Iterator[Comparison]:
     """Test that GF has the lower total at little cost to local jobs."""
     yield global_first_is_better(at)
-    yield at_most(*at.locals(first(at)))
+    yield at_most(*map(at.local, first(at)))
 
 
 def loses_more(at: View) -> Iterator[Comparison]:
@@ -244,7 +244,9 @@ TESTS: dict[str, Test] = {
     ),
     "3.1.1-13": each(
         FIGURE_3_SINGLE_TOO,
-        lambda at: (lower(at.single("LS-RO"), at.single(other)) for other in ("LS-RD", "LS-DO")),
+        lambda at: (
+            lower(at.of("LS-RO", "single"), at.of(other, "single")) for other in ("LS-RD", "LS-DO")
+        ),
     ),
     "3.2.1-9": each(charts_of(9), somewhere_saturated, levels=(BEYOND,)),
     "3.2.1-19": between(
@@ -285,18 +287,6 @@ GROUPS = {
     "QUEUES": ("queue1", "queue2", "queue3", "queue4"),
     "REST": ("queue2", "queue3", "queue4"),
 }
-KINDS: dict[str, Callable[[View, str], Quantity]] = {
-    "total": View.total,
-    "local": View.local,
-    "common": View.common,
-    "single": View.single,
-    "multi": View.multi,
-    "large-single": lambda at, policy: at.large(policy, "single"),
-    "large-multi": lambda at, policy: at.large(policy, "multi"),
-    "reversal": View.reversed,
-}
-"""Response times: `common` is that of the global queue, `reversal` the local one when local queues
-are visited in reverse."""
 
 
 def matters(totals: Iterable[Quantity]) -> Comparison:
@@ -324,9 +314,7 @@ OWN = {"matters": matters, "more_uneven": more_uneven}
 
 def _quantity(at: View, words: Sequence[str]) -> Quantity:
     kind, policy = words[:2]
-    if kind.startswith("queue"):
-        return at.queue(policy, int(kind.removeprefix("queue")))
-    return KINDS[kind](at, policy)
+    return at.of(policy, kind)
 
 
 def _test_of(row: Row, test: Test | None) -> Test:
