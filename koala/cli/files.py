@@ -12,7 +12,7 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options, examples, file, offered, option
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import note, print_answer, print_json, print_table, terminal_width
+from koala.cli.output import note, print_answer, print_json, print_table, screen
 from koala.cli.requests import ask
 from koala.errors import RejectedError, SpecError
 
@@ -151,9 +151,7 @@ def where(*, name: str, json: bool, address: str | None) -> None:
         return chosen
 
     entries = ask(address, request)
-    print_answer(
-        {"files": entries}, lambda: table(FILES, entries, width=terminal_width()), as_json=json
-    )
+    print_answer({"files": entries}, lambda: table(FILES, entries, screen()), as_json=json)
 
 
 @click.command

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from koala.cli.render.table import Column
+    from koala.cli.render.table import Column, Screen
     from koala.views.records.base import Record
 
 JSON_VERSION = 1
@@ -80,7 +80,7 @@ def print_table(
     """Print a list as `print_list` does, its text a table with these columns."""
     from koala.cli.render.table import table
 
-    print_list(name, rows, lambda: table(heads, rows, width=terminal_width()), as_json=as_json)
+    print_list(name, rows, lambda: table(heads, rows, screen()), as_json=as_json)
 
 
 def print_answer(
@@ -93,15 +93,14 @@ def print_answer(
         print(text())
 
 
-def terminal_width() -> int | None:
-    """Return the width of the terminal, None where standard output is not a terminal."""
+def screen() -> Screen:
+    """Return what standard output is: a terminal, with colours unless NO_COLOR is set, or a
+    file."""
+    from koala.cli.render.table import FILE, Screen
+
     if not sys.stdout.isatty():
-        return None
+        return FILE
     import shutil
 
-    return shutil.get_terminal_size().columns
-
-
-def is_coloured() -> bool:
-    """Return True if standard output is a terminal and NO_COLOR is not set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = shutil.get_terminal_size().columns
+    return Screen(width=width, is_coloured=not os.environ.get("NO_COLOR"))

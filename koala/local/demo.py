@@ -12,7 +12,7 @@ import sys
 import click
 
 from koala.cli.arguments import WholeNumber, json_option, option
-from koala.cli.output import note, print_json, say, terminal_width
+from koala.cli.output import note, print_json, say, screen
 from koala.errors import ConfigError, KoalaError
 
 JOBS = 14
@@ -60,7 +60,7 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool, json: b
             if json:
                 print_json({"jobs": found})
             else:
-                print(summary_text(found, width=terminal_width()))
+                print(summary_text(found, screen()))
             if any(job.phase != "Finished" for job in found):
                 count = sum(job.phase == "Finished" for job in found)
                 raise DemoFailedError(

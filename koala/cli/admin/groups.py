@@ -9,7 +9,7 @@ import click
 
 from koala.cli.arguments import daemon_options, examples, offered, option
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import print_answer, print_table, terminal_width
+from koala.cli.output import print_answer, print_table, screen
 from koala.cli.requests import ask
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def set_group(
         address,
         lambda client: client.set_group(name, add=add, remove=remove, limits=changes),
     )
-    print_answer(found, lambda: table(GROUPS, [found], width=terminal_width()), as_json=json)
+    print_answer(found, lambda: table(GROUPS, [found], screen()), as_json=json)
 
 
 @click.command("list")

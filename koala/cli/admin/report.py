@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.arguments import OneOf, daemon_options, examples, option, read_instant
-from koala.cli.output import print_answer, terminal_width
+from koala.cli.output import print_answer, screen
 from koala.cli.requests import ask
 from koala.errors import SpecError
 
@@ -94,7 +94,7 @@ def report(
         return
     from koala.cli.render.documents import report_text
 
-    print_answer(shown, lambda: report_text(shown, width=terminal_width()), as_json=json)
+    print_answer(shown, lambda: report_text(shown, screen()), as_json=json)
 
 
 def csv_text(report: Report | ClaimReport) -> str:

@@ -10,13 +10,12 @@ import click
 from koala.cli.arguments import daemon_options, examples, offered, option, site_argument
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import (
-    is_coloured,
     note,
     print_answer,
     print_json,
     print_list,
     print_table,
-    terminal_width,
+    screen,
 )
 from koala.cli.requests import ask
 from koala.errors import SpecError, UnknownSiteError
@@ -106,9 +105,7 @@ def show(*, site: str, json: bool, address: str | None) -> None:
 def _text(sites: Sequence[SiteStatus], *, is_detailed: bool = False) -> str:
     from koala.cli.render.documents import sites_text
 
-    return sites_text(
-        sites, width=terminal_width(), coloured=is_coloured(), is_detailed=is_detailed
-    )
+    return sites_text(sites, screen(), is_detailed=is_detailed)
 
 
 @click.command
@@ -218,7 +215,7 @@ def queues(*, json: bool, address: str | None) -> None:
     from koala.cli.render.documents import queues_text
 
     shown = ask(address, lambda client: client.queues())
-    print_answer(shown, lambda: queues_text(shown, width=terminal_width()), as_json=json)
+    print_answer(shown, lambda: queues_text(shown, screen()), as_json=json)
 
 
 def _chosen(site: str | None, every: bool) -> str | None:

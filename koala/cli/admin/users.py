@@ -19,7 +19,7 @@ from koala.cli.arguments import (
     read_instant,
 )
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import note, print_answer, print_json, print_table, terminal_width
+from koala.cli.output import note, print_answer, print_json, print_table, screen
 from koala.cli.requests import ask
 from koala.errors import SpecError
 
@@ -213,7 +213,7 @@ def set_user(
             name, role=role or "", expires_s=expires_s, group=group, limits=changes
         ),
     )
-    print_answer(found, lambda: table(USERS, [found], width=terminal_width()), as_json=json)
+    print_answer(found, lambda: table(USERS, [found], screen()), as_json=json)
 
 
 @click.command("list")

@@ -13,7 +13,7 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import WholeNumber, daemon_options, examples, jobs_argument, option
 from koala.cli.jobs.interrupt import InterruptNotice
-from koala.cli.output import is_coloured, note, print_json, say
+from koala.cli.output import note, print_json, say, screen
 from koala.cli.requests import ask
 from koala.common.runtime.progress_bar import QUIET_VARIABLE
 from koala.errors import KoalaError
@@ -79,7 +79,7 @@ def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -
             if json:
                 print_json(notice, indent=None)
             else:
-                print(notice_text(notice, coloured=is_coloured()), flush=True)
+                print(notice_text(notice, screen()), flush=True)
 
     with interrupt:
         ask(address, request)

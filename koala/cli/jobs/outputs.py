@@ -16,7 +16,7 @@ from koala.cli.arguments import (
     job_argument,
     option,
 )
-from koala.cli.output import print_json, say, terminal_width
+from koala.cli.output import print_json, say, screen
 from koala.cli.requests import ask
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def outputs(
     if json:
         print_json({"job": job, "files": [_plain(file) for file in files]})
     elif files:
-        print(outputs_text(files, width=terminal_width()))
+        print(outputs_text(files, screen()))
     else:
         say(f"{job} has no output files")
 

@@ -22,7 +22,7 @@ from koala.cli.arguments import (
     option,
     read_instant,
 )
-from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
+from koala.cli.output import note, print_answer, print_json, print_list, screen
 from koala.cli.requests import ask
 from koala.common.runtime import clock
 from koala.common.runtime.option_values import did_you_mean
@@ -99,7 +99,7 @@ def list_jobs(
         return chosen[-last:] if last else chosen
 
     jobs = ask(address, request)
-    print_list("jobs", jobs, lambda: render(jobs, terminal_width(), is_coloured()), as_json=json)
+    print_list("jobs", jobs, lambda: render(jobs, screen()), as_json=json)
 
 
 async def _check_site(client: AsyncClient, name: str) -> None:
@@ -130,11 +130,7 @@ def show(*, job: str, json: bool, address: str | None) -> None:
     from koala.cli.render.documents import job_text
 
     shown = ask(address, lambda client: client.show(job))
-    print_answer(
-        shown,
-        lambda: job_text(shown, width=terminal_width(), coloured=is_coloured()),
-        as_json=json,
-    )
+    print_answer(shown, lambda: job_text(shown, screen()), as_json=json)
 
 
 @click.command
@@ -186,7 +182,6 @@ def timeline(
         raise SpecError("timeline: expected a job, or --grid")
     if not grid and any((since, until, site)):
         raise SpecError("--since, --until and --site: allowed with --grid only")
-    columns = min(terminal_width() or 78, 120)
     if grid:
         since_at, until_at = read_instant("--since", since), read_instant("--until", until)
         whole = ask(
@@ -200,9 +195,7 @@ def timeline(
             return
         from koala.cli.render.gantt import grid_text
 
-        print_answer(
-            whole, lambda: grid_text(whole, width=columns, coloured=is_coloured()), as_json=json
-        )
+        print_answer(whole, lambda: grid_text(whole, screen().for_drawing), as_json=json)
         return
     shown = ask(address, lambda client: client.timeline(job))
     if svg is not None:
@@ -214,9 +207,7 @@ def timeline(
         return
     from koala.cli.render.timeline import timeline_text
 
-    print_answer(
-        shown, lambda: timeline_text(shown, width=columns, coloured=is_coloured()), as_json=json
-    )
+    print_answer(shown, lambda: timeline_text(shown, screen().for_drawing), as_json=json)
 
 
 def _write_picture(text: str, path: Path) -> None:

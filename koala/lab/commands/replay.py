@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.arguments import examples, file, json_option, option
-from koala.cli.output import is_coloured, note, print_json, terminal_width
+from koala.cli.output import note, print_json, screen
 from koala.common.runtime.foreign.guards import noting_replacements
 from koala.errors import ConfigError, JournalError, SpecError
 
@@ -133,9 +133,7 @@ def _print_story(
             print(text)
     print()
     if job is None:
-        print(
-            run_text(_rows(run), first_at=first_at, width=terminal_width(), coloured=is_coloured())
-        )
+        print(run_text(_rows(run), screen(), first_at=first_at))
     else:
         print(_job_text(run, job))
 
@@ -146,11 +144,9 @@ def _job_text(run: PastRun, job: JobId) -> str:
     from koala.views.documents import timeline_document, whole_document
 
     last_at = run.history.last_at
-    document = whole_document(run.scheduler, job, last_at)
-    shown = job_text(document, width=terminal_width(), coloured=is_coloured())
-    drawn = timeline_document(run.scheduler, job, last_at)
-    columns = min(terminal_width() or 78, 120)
-    return f"{shown}\n\n{timeline_text(drawn, width=columns, coloured=is_coloured())}"
+    shown = job_text(whole_document(run.scheduler, job, last_at), screen())
+    drawn = timeline_text(timeline_document(run.scheduler, job, last_at), screen().for_drawing)
+    return f"{shown}\n\n{drawn}"
 
 
 def _compare(
@@ -179,7 +175,7 @@ def _compare(
         return
     text = comparison_text if job is None else job_comparison_text
     print(f"{head_text(document)}\n")
-    print(text(document, first_at=run.history.first_at, width=terminal_width()))
+    print(text(document, screen(), first_at=run.history.first_at))
     for told in document.get("replaced_policies", ()):
         print(told)
 
@@ -196,7 +192,7 @@ def _compare_all(run: PastRun, changes: Mapping[str, Changes], *, as_json: bool)
     if as_json:
         print_json(document)
         return
-    print(f"{head_text(document)}\n\n{alternatives_text(figures, width=terminal_width())}")
+    print(f"{head_text(document)}\n\n{alternatives_text(figures, screen())}")
     for told in document["replaced_policies"]:
         print(told)
 
