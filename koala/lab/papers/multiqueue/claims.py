@@ -29,6 +29,7 @@ from koala.lab.papers.comparisons import (
     MUCH,
     all_close,
     at_most,
+    formula,
     higher_by,
     lower,
     lowest,
@@ -135,14 +136,9 @@ ONLY_SINGLE = (Chart(case=SINGLE, policies=("LS-DO",), figure=3),)
 def more_different(one: View, other: View) -> Comparison:
     """Test that the worst policy exceeds the best by a larger factor in one chart than in the
     other."""
-    count = len(SIX)
-
-    def contrast(*values: float) -> float:
-        first, second = values[:count], values[count:]
-        return max(first) / min(first) - max(second) / min(second)
-
     text = f"worst / best: {one.chart.case} > {other.chart.case}"
-    return shown(text, contrast, *one.totals(SIX), *other.totals(SIX))
+    contrast = "max(one) / min(one) - max(other) / min(other)"
+    return formula(text, contrast, *one.totals(SIX), *other.totals(SIX))
 
 
 SECOND = (0.900, 0.905, 0.910, 0.915, 0.920)
@@ -199,12 +195,9 @@ def even_lengths(at: View, one: str, other: str) -> Comparison:
 def reacts_more(fewer: View, more: View, other: str) -> Comparison:
     """Test that local jobs react more to the components of global jobs under LQ than under the
     other."""
-
-    def contrast(a: float, b: float, c: float, d: float) -> float:
-        return max(a / b, b / a) - max(c / d, d / c)
-
     text = f"change of the local response with the components of global jobs: LQ > {other}"
-    return shown(text, contrast, *(view.local(p) for p in ("LQ", other) for view in (fewer, more)))
+    contrast = "max(a / b, b / a) - max(c / d, d / c)"
+    return formula(text, contrast, *(at.local(p) for p in ("LQ", other) for at in (fewer, more)))
 
 
 def first(at: View) -> tuple[str, str]:
@@ -294,19 +287,15 @@ def matters(totals: Iterable[Quantity]) -> Comparison:
     version."""
     of = tuple(totals)
     text = f"worst of {', '.join(map(str, of))} > {1 + MUCH:g} × best"
-    return shown(text, lambda *values: max(values) - (1 + MUCH) * min(values), *of)
+    return formula(text, "max(*one, *other) - (1 + MUCH) * min(*one, *other)", *of)
 
 
 def more_uneven(one: tuple[Quantity, ...], other: tuple[Quantity, ...]) -> Comparison:
     """Test that the queues' mean response times lie farther apart in one than in the other."""
-    count = len(one)
-
-    def contrast(*values: float) -> float:
-        first, second = values[:count], values[count:]
-        return (max(first) - min(first)) - (max(second) - min(second))
-
     names = [str(queues[0]).removesuffix(" queue 1") for queues in (one, other)]
-    return shown(f"range of the queues' means: {names[0]} > {names[1]}", contrast, *one, *other)
+    text = f"range of the queues' means: {names[0]} > {names[1]}"
+    contrast = "(max(one) - min(one)) - (max(other) - min(other))"
+    return formula(text, contrast, *one, *other)
 
 
 OWN = {"matters": matters, "more_uneven": more_uneven}
