@@ -118,7 +118,7 @@ async def test_operators_can_play_back_a_past_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / "state"
-    state.mkdir()
+    state.mkdir(mode=0o700)
     settings = WebSettings(journal=state)
     async with web(tmp_path, monkeypatch, settings) as found:
         async with found.stage.client() as client:
