@@ -65,32 +65,33 @@ def note(text: str) -> None:
 
 
 def print_list(
-    name: str, items: Sequence[object], text: Callable[[], str], *, as_json: bool, empty: str = ""
+    name: str, items: Sequence[object], text: Callable[[], str], *, empty: str = ""
 ) -> None:
     """Print a list of what `name` says, as JSON or as text; say so, or `empty`, if it is empty."""
-    if items or as_json:
-        print_answer({name: items}, text, as_json=as_json)
+    if items or is_json():
+        print_answer({name: items}, text)
     else:
         note(empty or f"no {name}")
 
 
-def print_table(
-    name: str, heads: Sequence[Column], rows: Sequence[object], *, as_json: bool
-) -> None:
+def print_table(name: str, heads: Sequence[Column], rows: Sequence[object]) -> None:
     """Print a list as `print_list` does, its text a table with these columns."""
     from koala.cli.render.table import table
 
-    print_list(name, rows, lambda: table(heads, rows, screen()), as_json=as_json)
+    print_list(name, rows, lambda: table(heads, rows, screen()))
 
 
-def print_answer(
-    document: Mapping[str, object] | Record, text: Callable[[], str], *, as_json: bool
-) -> None:
+def print_answer(document: Mapping[str, object] | Record, text: Callable[[], str]) -> None:
     """Print an answer, as JSON or as text."""
-    if as_json:
+    if is_json():
         print_json(document)
     else:
         print(text())
+
+
+def is_json() -> bool:
+    """Return True if the command was given --json."""
+    return bool(click.get_current_context().meta.get("--json"))
 
 
 def screen() -> Screen:

@@ -9,6 +9,7 @@ import click
 from koala.cli.arguments import address_option, file, option
 from koala.cli.extras import needs_web
 from koala.cli.output import note
+from koala.cli.requests import given_address
 
 
 @click.command
@@ -32,7 +33,7 @@ from koala.cli.output import note
 )  # fmt: skip
 @address_option
 @needs_web
-def web(*, address: str | None, **options: Any) -> None:  # noqa: ANN401 - of WebSettings
+def web(**options: Any) -> None:  # noqa: ANN401 - of WebSettings
     """Show the grid and its jobs in a browser.
 
     The process is a client of the daemon. The sign-in link that it prints signs one browser in as
@@ -41,4 +42,4 @@ def web(*, address: str | None, **options: Any) -> None:  # noqa: ANN401 - of We
     from koala.web.server import serve
     from koala.web.settings import WebSettings
 
-    serve(WebSettings(**options), address, say=lambda link: note(f"open {link}"))
+    serve(WebSettings(**options), given_address(), say=lambda link: note(f"open {link}"))
