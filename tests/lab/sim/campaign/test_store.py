@@ -14,6 +14,7 @@ from koala.lab.sim.campaign.identity import canonical, digest, run_id
 from koala.lab.sim.campaign.records import FinishedRun, as_plain, from_plain
 from koala.lab.sim.campaign.store import Store
 from koala.lab.sim.campaign.work import Work
+from koala.lab.sim.replication import Progress
 from koala.lab.sim.runs import Outcome
 
 KEY = digest("a run")
@@ -119,15 +120,13 @@ def test_an_interrupted_campaign_goes_on_and_a_repeated_one_makes_no_run(tmp_pat
         if done == 3:
             raise KeyboardInterrupt
 
-    def campaign(progress: object = None, workers: int = 1) -> tuple[int, int, bool]:
-        engine = Processes(workers=workers)
-        found = work.execute(store, engine, interrupt if progress else None)
-        assert [made.outcome.values["number"] for _, made in found.finished] == [*range(6)][
-            : len(found.finished)
-        ]
-        return len(found.finished), found.stored, found.is_interrupted
+    def campaign(progress: Progress | None = None, workers: int = 1) -> tuple[int, int, bool]:
+        found = work.execute(store, Processes(workers=workers), progress)
+        numbers = [made.outcome.values["number"] for _, made in found.finished]
+        assert numbers == [*range(len(numbers))]
+        return len(numbers), found.stored, found.is_interrupted
 
-    assert campaign(progress=True) == (3, 0, True)
+    assert campaign(interrupt) == (3, 0, True)
     assert campaign(workers=2) == (6, 3, False)
     assert campaign() == (6, 6, False)
     assert sorted(path.name for path in calls.iterdir()) == [f"{n}.0" for n in range(6)]
