@@ -34,7 +34,7 @@ from koala_agent.starter.ports.encryption import (
     is_within_machine,
     starter_context,
 )
-from koala_agent.starter.ports.owners import find_listener, is_of_claim
+from koala_agent.starter.ports.owners import Owners
 from koala_agent.starter.process_tree import keep_buffers
 
 TYPE_CHECKING = False
@@ -87,7 +87,7 @@ class PortTraffic:
     def __init__(self, carried: Carried, starter: socket.socket, pid: int, counts: Counts) -> None:
         self.carried = carried
         self.watch = Watch()
-        self.starter_pid = pid
+        self.owners = Owners(pid, carried.mark)
         self.addresses: list[Found] = []
         self.context = starter_context()
         self.connections: set[CarriedConnection] = set()
@@ -148,7 +148,7 @@ class PortTraffic:
             return
         if len(self.connections) >= CONNECTIONS_MAX:
             log(f"ports: {use.port.name}: refused (expected at most {CONNECTIONS_MAX} connections)")
-        elif not is_of_claim(caller, own, self.starter_pid, self.carried.mark):
+        elif not self.owners.is_of_claim(caller, own):
             log(f"ports: {use.port.name}: refused a caller that is not of this claim")
         else:
             Call(self, use, called).dial()
@@ -549,7 +549,7 @@ class Offer(CarriedConnection):
         if self._agent is None:  # closed meanwhile
             return
         traffic = self._traffic
-        host = find_listener(self.port.port, traffic.starter_pid, traffic.carried.mark)
+        host = traffic.owners.find_listener(self.port.port)
         if not host:
             self._refused()
             return
