@@ -25,7 +25,7 @@ from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire.v1 import files_pb2 as pb
 from koala.errors import ConfigError
-from koala_agent.starter.ports.encryption import Clear, Encryption
+from koala_agent.starter.ports.encryption import Clear, Encryption, send_at_once
 from koala_agent.starter_link.listener import CarryOrder
 
 CARRY = "/koala.wire.v1.Relay/Carry"
@@ -63,6 +63,8 @@ class Line(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         transport.set_write_buffer_limits(high=CHUNK_BYTES)
+        if isinstance(encryption, Clear):
+            send_at_once(transport.get_extra_info("socket"))
         transport.set_protocol(self)
 
     async def read(self) -> bytes:

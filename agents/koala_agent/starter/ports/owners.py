@@ -18,7 +18,7 @@ from koala_agent.starter.process_tree import family, started_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
     Address: TypeAlias = "tuple[str, int]"
@@ -44,32 +44,39 @@ class Owners:
 
     def is_of_claim(self, caller: Address, listener: Address) -> bool:
         """Return True if the caller of one of our listeners, by IPv4, is a process of the claim."""
-        found = _sockets(socket.AF_INET, caller, listener)
-        return any(self._has(inode) for _host, _port, inode in found)
+        return bool(self._host_of(_sockets(socket.AF_INET, caller, listener)))
 
     def find_listener(self, port: int) -> str:
         """Return the address at which a process of the claim listens at this port; empty if none
         does."""
-        for kind in (socket.AF_INET, socket.AF_INET6):
-            for host, number, inode in _sockets(kind):
-                if number == port and self._has(inode):
-                    return ANYWHERE.get(host, host.replace(MAPPED, ""))
+        sockets = [*_sockets(socket.AF_INET), *_sockets(socket.AF_INET6)]
+        host = self._host_of(row for row in sockets if row[1] == port)
+        return ANYWHERE.get(host, host.replace(MAPPED, ""))
+
+    def _host_of(self, sockets: Iterable[tuple[str, int, int]]) -> str:
+        """Return the host of a socket that a process of the claim has; empty if it has none. Known
+        processes come first, because to find all of them reads those of the machine."""
+        hosts = {f"socket:[{inode}]": host for host, _port, inode in sockets}
+        for is_again in (False, True) if hosts else ():
+            if is_again:
+                pids = family(self._starter, self._mark)
+                self._known = {pid: started_at(pid) for pid in pids}
+            for pid, start in self._known.items():
+                if started_at(pid) == start:
+                    for target in _targets(pid):
+                        if target in hosts:
+                            return hosts[target]
         return ""
 
-    def _has(self, inode: int) -> bool:
-        """Look at the known processes first: to find all of them reads those of the machine."""
-        if any(started_at(pid) == start and _has(pid, inode) for pid, start in self._known.items()):
-            return True
-        self._known = {pid: started_at(pid) for pid in family(self._starter, self._mark)}
-        return any(_has(pid, inode) for pid in self._known)
 
-
-def _has(pid: int, inode: int) -> bool:
-    folder, name = f"/proc/{pid}/fd", f"socket:[{inode}]"
+def _targets(pid: int) -> Iterator[str]:
+    """Yield what the descriptors of a process are."""
+    folder = f"/proc/{pid}/fd"
     try:
-        return any(_target(f"{folder}/{number}") == name for number in os.listdir(folder))
+        for number in os.listdir(folder):
+            yield _target(f"{folder}/{number}")
     except OSError:
-        return False  # it has ended, or is another account's
+        return  # it has ended, or is another account's
 
 
 def _target(link: str) -> str:

@@ -32,6 +32,7 @@ from koala_agent.starter.ports.encryption import (
     Clear,
     Encryption,
     is_within_machine,
+    send_at_once,
     starter_context,
 )
 from koala_agent.starter.ports.owners import Owners
@@ -313,6 +314,8 @@ class CarriedConnection(ABC):
         if message.get("kind") == "challenge" and not self._challenge:
             self._challenge = message
             if self._is_within_machine and message.get("encrypts") is False:
+                assert self._agent is not None
+                send_at_once(self._agent)
                 self._encryption = Clear()
                 self._prove()
             else:
@@ -471,6 +474,7 @@ class Call(CarriedConnection):
         self._asked_at = boot_now()
         called.settimeout(0)
         _bound(called)
+        send_at_once(called)
 
     def dial(self) -> None:
         self._asked_at = boot_now()
@@ -556,6 +560,7 @@ class Offer(CarriedConnection):
         program = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         program.settimeout(0)
         _bound(program)
+        send_at_once(program)
         program.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._program = program
         error = program.connect_ex((host, self.port.port))
