@@ -13,10 +13,6 @@ import ssl
 
 from koala_agent.starter.light import socket
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from asyncio.trsock import TransportSocket
-
 RECORD_BYTES = 16 * 1024
 _PLAIN = memoryview(bytearray(1024 * 1024))
 
@@ -36,7 +32,7 @@ def is_within_machine(own: object, peer: object) -> bool:
     return hosts[0] == hosts[1] is not None
 
 
-def send_at_once(connection: socket.socket | TransportSocket) -> None:
+def send_at_once(connection: socket.socket) -> None:
     """Let a connection within the machine send without pauses: those of BBR, where that is the
     machine's choice for networks, cost there more than the bytes."""
     try:

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
     Address: TypeAlias = "tuple[str, int]"
 
-SOCK_DIAG, DONE = 20, 3
-"""Type of a question and of its answer, and of the end of several."""
-REQUEST, DUMP = 0x1, 0x300
+SOCK_DIAG, REQUEST, DUMP = 20, 0x1, 0x300
 LISTENING, ANY_STATE = 1 << 10, 0xFFFFFFFF
 NO_COOKIE = b"\xff" * 8
 ANSWER_BYTES = 64 * 1024
@@ -49,24 +47,28 @@ class Owners:
     def find_listener(self, port: int) -> str:
         """Return the address at which a process of the claim listens at this port; empty if none
         does."""
-        sockets = [*_sockets(socket.AF_INET), *_sockets(socket.AF_INET6)]
-        host = self._host_of(row for row in sockets if row[1] == port)
+        kinds = socket.AF_INET, socket.AF_INET6
+        host = self._host_of(row for kind in kinds for row in _sockets(kind) if row[1] == port)
         return ANYWHERE.get(host, host.replace(MAPPED, ""))
 
     def _host_of(self, sockets: Iterable[tuple[str, int, int]]) -> str:
         """Return the host of a socket that a process of the claim has; empty if it has none. Known
         processes come first, because to find all of them reads those of the machine."""
-        hosts = {f"socket:[{inode}]": host for host, _port, inode in sockets}
-        for is_again in (False, True) if hosts else ():
-            if is_again:
-                pids = family(self._starter, self._mark)
-                self._known = {pid: started_at(pid) for pid in pids}
-            for pid, start in self._known.items():
-                if started_at(pid) == start:
-                    for target in _targets(pid):
-                        if target in hosts:
-                            return hosts[target]
-        return ""
+        try:
+            hosts = {f"socket:[{inode}]": host for host, _port, inode in sockets}
+        except OSError as error:
+            log(f"ports: the kernel does not tell whose a socket is: {error.strerror}")
+            return ""
+        host = self._search(hosts)
+        if hosts and not host:
+            self._known = {pid: started_at(pid) for pid in family(self._starter, self._mark)}
+            host = self._search(hosts)
+        return host
+
+    def _search(self, hosts: dict[str, str]) -> str:
+        same = [pid for pid, start in self._known.items() if started_at(pid) == start]
+        targets = (target for pid in same for target in _targets(pid))
+        return next((hosts[target] for target in targets if target in hosts), "")
 
 
 def _targets(pid: int) -> Iterator[str]:
@@ -89,7 +91,8 @@ def _target(link: str) -> str:
 def _sockets(
     kind: int, own: Address | None = None, other: Address | None = None
 ) -> Iterator[tuple[str, int, int]]:
-    """Yield host, port and inode of the TCP socket between two addresses, or of all that listen."""
+    """Yield host, port and inode of the TCP socket between two addresses, or of all that listen.
+    Raises OSError."""
     if own is None or other is None:
         flags, states, ends = REQUEST | DUMP, LISTENING, bytes(36)
     else:
@@ -112,7 +115,5 @@ def _sockets(
             host = answer[24 : 24 + (4 if kind == socket.AF_INET else 16)]
             yield socket.inet_ntop(kind, host), port, inode
             answer, is_more = answer[-(-size // 4) * 4 :], bool(flags & DUMP)
-    except OSError as error:
-        log(f"ports: the kernel does not tell whose a socket is: {error.strerror}")
     finally:
         kernel.close()

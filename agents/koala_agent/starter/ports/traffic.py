@@ -212,6 +212,7 @@ class CarriedConnection(ABC):
         self._encryption: Encryption | Clear = Clear()
         self._is_within_machine = False
         self._tries = 0
+        self._asked_at = 0.0
         self._to_agent = self._to_program = memoryview(b"")
         self._is_sent = self._is_received = False
         self._watched: tuple[bool, ...] = ()
@@ -231,6 +232,7 @@ class CarriedConnection(ABC):
             return
         family, address = self._traffic.addresses[self._tries % len(self._traffic.addresses)]
         self._tries += 1
+        self._asked_at = boot_now()
         self._unread = b""
         self._challenge = {}
         identity = self._traffic.carried.identity
@@ -240,9 +242,7 @@ class CarriedConnection(ABC):
         except OSError as error:
             self.failed(str(error.strerror))
             return
-        dialled.settimeout(0)
-        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _bound(dialled)
+        _set_up(dialled)
         dialled.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, seconds in KEEPALIVE:
             dialled.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
@@ -471,14 +471,8 @@ class Call(CarriedConnection):
         self.use = use
         self._called = called
         self._until = boot_now() + DIAL_S
-        self._asked_at = boot_now()
-        called.settimeout(0)
-        _bound(called)
+        _set_up(called)
         send_at_once(called)
-
-    def dial(self) -> None:
-        self._asked_at = boot_now()
-        super().dial()
 
     def close(self) -> None:
         super().close()
@@ -552,23 +546,21 @@ class Offer(CarriedConnection):
         """Dial the program's own listener."""
         if self._agent is None:  # closed meanwhile
             return
-        traffic = self._traffic
-        host = traffic.owners.find_listener(self.port.port)
+        host = self._traffic.owners.find_listener(self.port.port)
         if not host:
             self._refused()
             return
         program = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        program.settimeout(0)
-        _bound(program)
+        _set_up(program)
         send_at_once(program)
-        program.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._program = program
         error = program.connect_ex((host, self.port.port))
         if error not in (0, errno.EINPROGRESS):
-            traffic.watch.add(program.fileno(), 0, lambda _events: None)
             self.close()
             return
-        traffic.watch.add(program.fileno(), select.POLLOUT, lambda _events: self._reached(program))
+        self._traffic.watch.add(
+            program.fileno(), select.POLLOUT, lambda _events: self._reached(program)
+        )
 
     def _refused(self) -> None:
         """Try again later: the program may be about to listen."""
@@ -600,8 +592,10 @@ def _sent(connection: socket.socket | None, data: memoryview) -> memoryview:
         return data
 
 
-def _bound(connection: socket.socket) -> None:
-    """Bound what the kernel keeps of a connection."""
+def _set_up(connection: socket.socket) -> None:
+    """Let a connection never wait, and bound what the kernel keeps of it."""
+    connection.settimeout(0)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         connection.setsockopt(socket.SOL_SOCKET, option, 2 * BUFFER_BYTES)
 
