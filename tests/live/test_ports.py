@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +94,20 @@ last.sendall(b"!")
 last.recv(1)
 """
 """Sends and never reads: the server stops to read, too."""
+
+MANY = """import os, socket
+from multiprocessing.dummy import Pool
+host, port = os.environ["KOALA_ADDRESS_ECHO"].rsplit(":", 1)
+def echo(text):
+    with socket.create_connection((host, int(port)), timeout=30) as own:
+        own.sendall(text)
+        return own.recv(len(text), socket.MSG_WAITALL)
+with Pool(25) as pool:
+    sent = [b"%0100d" % number for number in range(500)]
+    assert pool.map(echo, sent, chunksize=1) == sent
+print("all", flush=True)
+"""
+"""Makes 500 short connections, 25 at a time."""
 
 
 @pytest.fixture(scope="module")
@@ -189,13 +204,9 @@ async def test_nobody_else_is_let_in(
     await said_at_last(grid, "west", f"{job}/1/1/1", "up 0")
     host, _, port = said(grid, "west", f"{job}/1/1/1")[0].rpartition(":")
     dial = (
-        (
-            "import socket\nown = socket.create_connection(('HOST', PORT))\n"
-            "try:\n    own.sendall(b'x')\n    print('got', own.recv(1))\n"
-            "except ConnectionError:\n    print('refused')\n"
-        )
-        .replace("HOST", host)
-        .replace("PORT", port)
+        f"import socket\nown = socket.create_connection(('{host}', {port}))\n"
+        "try:\n    own.sendall(b'x')\n    print('got', own.recv(1))\n"
+        "except ConnectionError:\n    print('refused')\n"
     )
     assert output_in(spaces[1]["west"], sys.executable, "-c", dial) == "refused\n"
     other = (await client.submit("+" + part(dial, "west") + part("pass", "east"))).job
@@ -212,6 +223,24 @@ async def test_a_reader_that_stops_stops_its_sender(grid: Grid, client: AsyncCli
     job = (await client.submit("+" + parts)).job
     assert await client.wait(job, timeout=60.0) == "Finished"
     assert int(said(grid, "west", f"{job}/1/1/1")[0]) < 100_000_000
+
+
+async def test_short_connections_leave_nothing_behind(grid: Grid, client: AsyncClient) -> None:
+    await grid.ready(client)
+    carriers = [*grid.relays(), grid.pid("west"), grid.pid("east")]
+    before = sum(map(open_sockets, carriers))
+    parts = part(SERVE, "east", ports="ECHO:9103") + part(MANY, "west")
+    job = (await client.submit("+" + parts)).job
+    await said_at_last(grid, "west", f"{job}/1/1/1", "all")
+    await client.cancel([job])
+    await grid.at_rest(client)
+    await until(lambda: sum(map(open_sockets, carriers)) <= before, grid.patience_s)
+
+
+def open_sockets(pid: int) -> int:
+    """Count the sockets of a process."""
+    numbers = Path(f"/proc/{pid}/fd").iterdir()
+    return sum(str(number.readlink()).startswith("socket:") for number in numbers)
 
 
 def listens(space: Namespace, port: str) -> bool:

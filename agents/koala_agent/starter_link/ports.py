@@ -24,8 +24,8 @@ from koala.common.runtime.freed_memory import keep_buffers
 from koala.common.runtime.structured_log import get_logger
 from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire.v1 import files_pb2 as pb
-from koala.errors import ConfigError
-from koala_agent.starter.ports.encryption import Clear, Encryption
+from koala.errors import ConfigError, first_error
+from koala_agent.starter.ports.encryption import Clear, Encryption, send_at_once
 from koala_agent.starter_link.listener import CarryOrder
 
 CARRY = "/koala.wire.v1.Relay/Carry"
@@ -63,6 +63,8 @@ class Line(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         transport.set_write_buffer_limits(high=CHUNK_BYTES)
+        if isinstance(encryption, Clear):
+            send_at_once(transport.get_extra_info("socket"))
         transport.set_protocol(self)
 
     async def read(self) -> bytes:
@@ -195,7 +197,7 @@ class Ports:
                         group.create_task(self._down(call, line))
                     await self._ended(call)
             except* (aio.AioRpcError, *LOST) as errors:
-                raise _first(errors) from None
+                raise first_error(errors) from None
             finally:
                 call.cancel()
 
@@ -274,10 +276,3 @@ class Ports:
 async def _error_of(call: Any) -> Exception:  # noqa: ANN401 - of a call
     """Return the error of a call that has ended too early."""
     return EOFError(await call.details() or "the other end is gone")
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -200,13 +200,9 @@ def _serve(carried: Carried, starter: socket.socket, parent: int, counts: Counts
             signal.signal(getattr(signal, name), signal.SIG_IGN)  # the program may still use it
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        kept = {starter.fileno(), *[listener.fileno() for _port, listener in carried.others]}
-        for descriptor in range(3, max(kept) + 4096):
-            if descriptor not in kept:
-                try:
-                    os.close(descriptor)
-                except OSError:
-                    continue
+        kept = sorted([starter.fileno(), *[own.fileno() for _port, own in carried.others]])
+        for before, after in zip([2, *kept], [*kept, kept[-1] + 4096]):
+            os.closerange(before + 1, after)
         from koala_agent.starter.ports.traffic import PortTraffic  # noqa: PLC0415 - late: few need it
 
         PortTraffic(carried, starter, parent, counts).run()

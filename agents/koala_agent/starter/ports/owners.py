@@ -1,61 +1,84 @@
 """Owners of TCP sockets of this machine: whether a process of the claim has one.
 
 All users of a machine share its loopback device. So whoever dials a forwarded port, and whatever
-listens where a connection is to arrive, must be of the claim: the kernel's tables name each socket
-by its inode, and each process's descriptors. Programs of one account can still act for one another:
-that is the kernel's limit, as with the files of the account.
+listens where a connection is to arrive, must be of the claim: the kernel names a socket's inode
+(sock_diag(7): its tables in /proc take 20 ms where many connections have just ended), and each
+process's descriptors. Programs of one account can still act for one another: that is the kernel's
+limit, as with the files of the account.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 
-from koala_agent.starter.compat import PART_BYTES
+from koala_agent.starter.compat import log
 from koala_agent.starter.light import socket
-from koala_agent.starter.process_tree import family
+from koala_agent.starter.process_tree import family, started_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
     Address: TypeAlias = "tuple[str, int]"
 
-LISTENING = b"0A"
-TABLES = (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6))
+SOCK_DIAG, REQUEST, DUMP = 20, 0x1, 0x300
+LISTENING, ANY_STATE = 1 << 10, 0xFFFFFFFF
+NO_COOKIE = b"\xff" * 8
+ANSWER_BYTES = 64 * 1024
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 MAPPED = "::ffff:"
 
 
-def is_of_claim(caller: Address, listener: Address, starter: int, mark: str) -> bool:
-    """Return True if the caller of one of our listeners is a process of the claim."""
-    for own, other, _state, inode in _rows(caller[1]):
-        if own == caller and other == listener:
-            return has_one_of({inode}, starter, mark)
-    return False
+class Owners:
+    """Finder of what processes of one claim have."""
 
+    def __init__(self, starter: int, mark: str) -> None:
+        self._starter = starter
+        self._mark = mark
+        self._known: dict[int, int] = {}
+        """Processes of the claim, and when each started: one whose number is reused is none."""
 
-def find_listener(port: int, starter: int, mark: str) -> str:
-    """Return the address at which a process of the claim listens at this port; empty if none
-    does."""
-    for (address, _port), _other, state, inode in _rows(port):
-        if state == LISTENING and has_one_of({inode}, starter, mark):
-            return ANYWHERE.get(address, address)
-    return ""
+    def is_of_claim(self, caller: Address, listener: Address) -> bool:
+        """Return True if the caller of one of our listeners, by IPv4, is a process of the claim."""
+        return bool(self._host_of(_sockets(socket.AF_INET, caller, listener)))
 
+    def find_listener(self, port: int) -> str:
+        """Return the address at which a process of the claim listens at this port; empty if none
+        does."""
+        kinds = socket.AF_INET, socket.AF_INET6
+        host = self._host_of(row for kind in kinds for row in _sockets(kind) if row[1] == port)
+        return ANYWHERE.get(host, host.replace(MAPPED, ""))
 
-def has_one_of(inodes: set[str], starter: int, mark: str) -> bool:
-    """Return True if a process of the claim has one of these sockets."""
-    names = {f"socket:[{inode}]" for inode in inodes}
-    for pid in family(starter, mark):
-        folder = f"/proc/{pid}/fd"
+    def _host_of(self, sockets: Iterable[tuple[str, int, int]]) -> str:
+        """Return the host of a socket that a process of the claim has; empty if it has none. Known
+        processes come first, because to find all of them reads those of the machine."""
         try:
-            for name in os.listdir(folder):
-                if _target(f"{folder}/{name}") in names:
-                    return True
-        except OSError:
-            continue  # it has ended, or is another account's
-    return False
+            hosts = {f"socket:[{inode}]": host for host, _port, inode in sockets}
+        except OSError as error:
+            log(f"ports: the kernel does not tell whose a socket is: {error.strerror}")
+            return ""
+        host = self._search(hosts)
+        if hosts and not host:
+            self._known = {pid: started_at(pid) for pid in family(self._starter, self._mark)}
+            host = self._search(hosts)
+        return host
+
+    def _search(self, hosts: dict[str, str]) -> str:
+        same = [pid for pid, start in self._known.items() if started_at(pid) == start]
+        targets = (target for pid in same for target in _targets(pid))
+        return next((hosts[target] for target in targets if target in hosts), "")
+
+
+def _targets(pid: int) -> Iterator[str]:
+    """Yield what the descriptors of a process are."""
+    folder = f"/proc/{pid}/fd"
+    try:
+        for number in os.listdir(folder):
+            yield _target(f"{folder}/{number}")
+    except OSError:
+        return  # it has ended, or is another account's
 
 
 def _target(link: str) -> str:
@@ -65,38 +88,32 @@ def _target(link: str) -> str:
         return ""
 
 
-def _rows(port: int) -> Iterator[tuple[Address, Address, bytes, str]]:
-    """Yield this machine's TCP sockets at a port: both addresses, state, inode. There may be
-    thousands of others: those that listen come first, and nobody reads on after the right one."""
-    number = b":%04X" % port
-    for path, kind in TABLES:
-        for line in _lines(path):
-            if number in line:
-                own, other, state = line.split(None, 4)[1:4]
-                if own.endswith(number):
-                    inode = line.split(None, 10)[9].decode()
-                    yield _address(own, kind), _address(other, kind), state, inode
-
-
-def _lines(path: str) -> Iterator[bytes]:
-    """Yield the lines of a table; none of a kernel without it."""
+def _sockets(
+    kind: int, own: Address | None = None, other: Address | None = None
+) -> Iterator[tuple[str, int, int]]:
+    """Yield host, port and inode of the TCP socket between two addresses, or of all that listen.
+    Raises OSError."""
+    if own is None or other is None:
+        flags, states, ends = REQUEST | DUMP, LISTENING, bytes(36)
+    else:
+        flags, states = REQUEST, ANY_STATE
+        hosts = [socket.inet_pton(kind, host).ljust(16, b"\0") for host, _port in (own, other)]
+        ends = struct.pack(">HH", own[1], other[1]) + b"".join(hosts)
+    question = struct.pack("=BBxxI", kind, socket.IPPROTO_TCP, states) + ends + bytes(4) + NO_COOKIE
+    head = struct.pack("=IHHII", 16 + len(question), SOCK_DIAG, flags, 0, 0)
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4)  # NETLINK_SOCK_DIAG
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        line = b""
-        for part in iter(lambda: os.read(descriptor, PART_BYTES), b""):
-            *lines, line = (line + part).split(b"\n")
-            yield from lines
+        kernel.send(head + question)
+        answer, is_more = b"", True
+        while is_more:
+            answer = answer or kernel.recv(ANSWER_BYTES)
+            size, type_ = struct.unpack_from("=IH", answer)
+            if type_ != SOCK_DIAG:  # the end, or there is none
+                return
+            (port,) = struct.unpack_from(">H", answer, 20)
+            (inode,) = struct.unpack_from("=I", answer, 84)
+            host = answer[24 : 24 + (4 if kind == socket.AF_INET else 16)]
+            yield socket.inet_ntop(kind, host), port, inode
+            answer, is_more = answer[-(-size // 4) * 4 :], bool(flags & DUMP)
     finally:
-        os.close(descriptor)
-
-
-def _address(text: bytes, kind: int) -> Address:
-    """Parse an address of the kernel's tables: words in the order of this machine's bytes."""
-    words, port = text.split(b":")
-    packed = bytes.fromhex(words.decode())
-    in_order = b"".join(packed[i : i + 4][::-1] for i in range(0, len(packed), 4))
-    host = socket.inet_ntop(kind, in_order)
-    return (host[len(MAPPED) :] if host.startswith(MAPPED) else host), int(port, 16)
+        kernel.close()

@@ -32,9 +32,10 @@ from koala_agent.starter.ports.encryption import (
     Clear,
     Encryption,
     is_within_machine,
+    send_at_once,
     starter_context,
 )
-from koala_agent.starter.ports.owners import find_listener, is_of_claim
+from koala_agent.starter.ports.owners import Owners
 from koala_agent.starter.process_tree import keep_buffers
 
 TYPE_CHECKING = False
@@ -87,7 +88,7 @@ class PortTraffic:
     def __init__(self, carried: Carried, starter: socket.socket, pid: int, counts: Counts) -> None:
         self.carried = carried
         self.watch = Watch()
-        self.starter_pid = pid
+        self.owners = Owners(pid, carried.mark)
         self.addresses: list[Found] = []
         self.context = starter_context()
         self.connections: set[CarriedConnection] = set()
@@ -148,7 +149,7 @@ class PortTraffic:
             return
         if len(self.connections) >= CONNECTIONS_MAX:
             log(f"ports: {use.port.name}: refused (expected at most {CONNECTIONS_MAX} connections)")
-        elif not is_of_claim(caller, own, self.starter_pid, self.carried.mark):
+        elif not self.owners.is_of_claim(caller, own):
             log(f"ports: {use.port.name}: refused a caller that is not of this claim")
         else:
             Call(self, use, called).dial()
@@ -211,6 +212,7 @@ class CarriedConnection(ABC):
         self._encryption: Encryption | Clear = Clear()
         self._is_within_machine = False
         self._tries = 0
+        self._asked_at = 0.0
         self._to_agent = self._to_program = memoryview(b"")
         self._is_sent = self._is_received = False
         self._watched: tuple[bool, ...] = ()
@@ -230,6 +232,7 @@ class CarriedConnection(ABC):
             return
         family, address = self._traffic.addresses[self._tries % len(self._traffic.addresses)]
         self._tries += 1
+        self._asked_at = boot_now()
         self._unread = b""
         self._challenge = {}
         identity = self._traffic.carried.identity
@@ -239,9 +242,7 @@ class CarriedConnection(ABC):
         except OSError as error:
             self.failed(str(error.strerror))
             return
-        dialled.settimeout(0)
-        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _bound(dialled)
+        _set_up(dialled)
         dialled.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, seconds in KEEPALIVE:
             dialled.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
@@ -313,6 +314,8 @@ class CarriedConnection(ABC):
         if message.get("kind") == "challenge" and not self._challenge:
             self._challenge = message
             if self._is_within_machine and message.get("encrypts") is False:
+                assert self._agent is not None
+                send_at_once(self._agent)
                 self._encryption = Clear()
                 self._prove()
             else:
@@ -468,13 +471,8 @@ class Call(CarriedConnection):
         self.use = use
         self._called = called
         self._until = boot_now() + DIAL_S
-        self._asked_at = boot_now()
-        called.settimeout(0)
-        _bound(called)
-
-    def dial(self) -> None:
-        self._asked_at = boot_now()
-        super().dial()
+        _set_up(called)
+        send_at_once(called)
 
     def close(self) -> None:
         super().close()
@@ -548,22 +546,21 @@ class Offer(CarriedConnection):
         """Dial the program's own listener."""
         if self._agent is None:  # closed meanwhile
             return
-        traffic = self._traffic
-        host = find_listener(self.port.port, traffic.starter_pid, traffic.carried.mark)
+        host = self._traffic.owners.find_listener(self.port.port)
         if not host:
             self._refused()
             return
         program = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        program.settimeout(0)
-        _bound(program)
-        program.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _set_up(program)
+        send_at_once(program)
         self._program = program
         error = program.connect_ex((host, self.port.port))
         if error not in (0, errno.EINPROGRESS):
-            traffic.watch.add(program.fileno(), 0, lambda _events: None)
             self.close()
             return
-        traffic.watch.add(program.fileno(), select.POLLOUT, lambda _events: self._reached(program))
+        self._traffic.watch.add(
+            program.fileno(), select.POLLOUT, lambda _events: self._reached(program)
+        )
 
     def _refused(self) -> None:
         """Try again later: the program may be about to listen."""
@@ -595,8 +592,10 @@ def _sent(connection: socket.socket | None, data: memoryview) -> memoryview:
         return data
 
 
-def _bound(connection: socket.socket) -> None:
-    """Bound what the kernel keeps of a connection."""
+def _set_up(connection: socket.socket) -> None:
+    """Let a connection never wait, and bound what the kernel keeps of it."""
+    connection.settimeout(0)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         connection.setsockopt(socket.SOL_SOCKET, option, 2 * BUFFER_BYTES)
 

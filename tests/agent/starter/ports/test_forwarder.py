@@ -14,13 +14,20 @@ import pytest
 from koala_agent.starter.connection import Watch
 from koala_agent.starter.ports.carried import Port
 from koala_agent.starter.ports.forwarder import PortForwarder
-from koala_agent.starter.ports.owners import find_listener, is_of_claim
+from koala_agent.starter.ports.owners import Owners
 
 OWN, OTHER, THIRD = "j1/1/0/1", "j1/1/1/1", "j1/1/2/1"
 CONNECT = """import socket, sys
 own = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 print("connected", flush=True)
 sys.stdin.read()"""
+
+LISTEN = """import socket
+own = socket.socket(socket.AF_INET6 if ":" in "HOST" else socket.AF_INET)
+own.bind(("HOST", 0))
+own.listen()
+print(own.getsockname()[1], flush=True)
+own.accept()"""
 
 
 def port(claim: str, number: int, *, forwarded: bool, address: str = "a.org") -> Port:
@@ -90,10 +97,23 @@ def test_only_sockets_of_the_starters_descendants_count() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         own = listener.getsockname()
         words = [sys.executable, "-c", CONNECT, str(own[1])]
-        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-            caller, address = listener.accept()
-            with caller:
-                assert is_of_claim(address, own, os.getpid(), "mark")
-                assert not is_of_claim(address, own, child.pid, "mark")  # it has no descendants
-            child.communicate()
-        assert find_listener(own[1], os.getppid(), "mark") == ""  # the asking process has it
+        owners = Owners(os.getpid(), "mark")
+        for _child in range(2):  # the second one is not known yet
+            with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+                caller, address = listener.accept()
+                with caller:
+                    assert owners.is_of_claim(address, own)
+                    assert not Owners(child.pid, "mark").is_of_claim(address, own)  # no descendants
+                child.communicate()
+        assert Owners(os.getppid(), "mark").find_listener(own[1]) == ""  # the asking process has it
+
+
+@pytest.mark.parametrize("host", ["127.77.0.9", "0.0.0.0", "::", "::ffff:127.77.0.9"])
+def test_a_listener_of_the_claim_is_found_where_it_is_reached(host: str) -> None:
+    listen = LISTEN.replace("HOST", host)
+    with subprocess.Popen([sys.executable, "-c", listen], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        number = int(child.stdout.readline())
+        reached = Owners(os.getpid(), "mark").find_listener(number)
+        with socket.create_connection((reached, number)):
+            child.wait()
