@@ -27,7 +27,9 @@ from tests.batch.systems.htcondor import condor_pools
 from tests.batch.systems.oar import oar_clusters
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.system import System
+from tests.harness.limits import limit
 from tests.harness.ssh_server import SSHServer
+from tests.live.conftest import client_of
 from tests.live.grid import Grid
 from tests.lrm.harness import Ask, Pipe, asking, boot_clock, serving
 
@@ -59,6 +61,15 @@ def need(kind: str) -> None:
         raise SkipTest(f"{program} is not installed (Debian: apt install {packages})")
     if kind == "gridengine" and os.geteuid() != 0:
         raise SkipTest("Grid Engine's execution daemon sets user ids: its tests need root")
+
+
+TEST_S = 300.0
+"""No test of this folder takes longer, unless its module has such a limit of its own."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test of this folder its time limit."""
+    limit(items, Path(__file__).parent, TEST_S)
 
 
 @pytest.fixture(scope="session")
@@ -141,10 +152,8 @@ def server() -> Iterator[SSHServer]:
 @pytest.fixture
 async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
     """A client of the module's grid, which is ready before each test and at rest after it."""
-    async with grid.client() as client:
-        await grid.ready(client)
+    async with client_of(grid) as client:
         yield client
-        await grid.at_rest(client)
 
 
 ONE_OF_EACH = {

@@ -33,14 +33,14 @@ def grid_over(
     limits: Mapping[str, float] | None = None,
     beside: Mapping[str, int] | None = None,
 ) -> Iterator[Grid]:
-    """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
-    their tables `[lrm]`, `limits` are other parameters, and `beside` emulated sites with their
-    processors. Files in `stored` are at the first of them,
+    """Daemon and agents in front of these systems; nothing may be left of their jobs and bookings.
+    `more` is for their tables `[lrm]`, `limits` are other parameters, and `beside` emulated sites
+    with their processors. Files in `stored` are at the first of them,
     before its agent starts."""
     sizes = {name: system.processors for name, system in systems.items()} | dict(beside or {})
     parameters = {**CALM, "hold_s": 60.0, "bandwidth_default_bps": SLOW_BPS, **(limits or {})}
     grid = Grid(folder, sites=sizes, parameters=parameters, grace_s=grace_s)
-    grid.has_batch_jobs = lambda: any(system.numbers("koala-") for system in systems.values())
+    grid.has_batch_jobs = lambda: any(map(ours, systems.values()))
     store = grid.store(grid.sites[0])
     store.mkdir(parents=True)
     for name, content in (stored or {}).items():
@@ -65,12 +65,17 @@ def grid_over(
     assert left == {name: [] for name in systems}
 
 
+def ours(system: System) -> list[str]:
+    """List the jobs and bookings of agents at a system."""
+    return [*system.numbers("koala-"), *system.bookings("koala-")]
+
+
 def _left(systems: Mapping[str, System]) -> dict[str, list[str]]:
-    """The jobs that are left. A claim is gone when its starter has said so and hung up; its batch
-    system may take a moment more."""
+    """The jobs and bookings that are left. A claim is gone when its starter has said so and hung
+    up; its batch system may take a moment more."""
     until = time.monotonic() + LEAVE_S
     while True:
-        left = {name: system.numbers("koala-") for name, system in systems.items()}
+        left = {name: ours(system) for name, system in systems.items()}
         if not any(left.values()) or time.monotonic() > until:
             return left
 

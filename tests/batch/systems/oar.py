@@ -96,7 +96,12 @@ def oar_clusters(
     folder: Path, clusters: str, *, hidden: Path | None = None
 ) -> Iterator[dict[str, System]]:
     """Clusters by name; `clusters` as in "omega:1x16"."""
-    variables = {"KOALA_DEV_OARS": clusters, "KOALA_DEV_GPUS": str(GPUS), **RESOURCES}
+    variables = {
+        "KOALA_DEV_OARS": clusters,
+        "KOALA_DEV_GPUS": str(GPUS),
+        "KOALA_DEV_OAR_ROUND_S": "5",
+        **RESOURCES,
+    }
     with brought_up("oar-clusters.sh", folder, variables, hidden=hidden):
         yield {
             name: OARCluster(

@@ -70,6 +70,14 @@ class System(ABC):
     def cancel(self, *numbers: str) -> None:
         """Ends any jobs."""
 
+    def bookings(self, name: str = "") -> list[str]:
+        """Bookings whose name begins like this, where they are not jobs themselves."""
+        return []
+
+    def unbook(self, *bookings: str) -> None:
+        """Gives back any bookings."""
+        self.cancel(*bookings)
+
     @abstractmethod
     def suspend(self, number: str, *, is_over: bool = False) -> None:
         """Takes a job's processors away for a while, or gives them back."""
@@ -110,12 +118,13 @@ class System(ABC):
             os.kill(process, signal.SIGCONT)
 
     def clear(self) -> None:
-        """Everybody's jobs are ended; returns when none is left."""
+        """Everybody's jobs and bookings are ended; returns when none is left."""
         until = time.monotonic() + CLEAR_S
-        while numbers := self.numbers():
-            assert time.monotonic() < until, numbers
-            with suppress(AssertionError):  # one that ended meanwhile
-                self.cancel(*numbers)
+        for listed, end in ((self.numbers, self.cancel), (self.bookings, self.unbook)):
+            while left := listed():
+                assert time.monotonic() < until, left
+                with suppress(AssertionError):  # one that ended meanwhile
+                    end(*left)
 
     @abstractmethod
     def words_with(self, name: str, value: str) -> tuple[list[str], dict[str, str]]:
