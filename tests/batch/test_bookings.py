@@ -43,6 +43,8 @@ SYSTEMS = {
 OF_STAFF = [kind for kind in SYSTEMS if kind != "oar"]
 """Those where staff give the right to book, and reserve for others."""
 SOON_S, LIMIT_S = 15.0, 120.0
+CRASH_S = 8.0
+"""Longest time that two crashes of an agent take on a busy machine."""
 CLAIM, OTHER = "j1/1/0/1", "j2/1/0/1"
 
 
@@ -175,7 +177,7 @@ class Crashing:
 
     shell: Shell
     word: str
-    is_after: bool
+    is_after: int
 
     async def run(self, command: Command, account: str = "") -> Answer:
         if not any(self.word in argument for argument in command.argv):
@@ -188,44 +190,43 @@ class Crashing:
 CRASHES = {
     "gridengine": ("koala-book", "qsub"),
     "oar": ("koala-submit",),
-    "slurm": ("tres=cpu=6", "--parsable"),
+    "slurm": ("tres=cpu=3", "--parsable"),
 }
 """Words of the commands that book, and that submit."""
 
 
-@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", [0, 1], ids=["booking", "submission"])
 async def test_after_a_crash_a_claim_is_bound_to_its_booking_or_gives_it_back(
-    serve: Serve,
-    ask: Ask,
-    system: System,
-    dialect: Dialect,
-    shell: Shell,
-    *,
-    step: int,
-    is_after: bool,
+    serve: Serve, ask: Ask, system: System, dialect: Dialect, shell: Shell
 ) -> None:
-    words = CRASHES[system.kind]
-    word = words[min(step, len(words) - 1)]
-    claims = (
-        booked(ask(CLAIM, "sleep", "2", processors=6, time_limit_s=LIMIT_S), SOON_S),
-        booked(ask(OTHER, processors=6, time_limit_s=LIMIT_S), SOON_S + 3600),
-    )
-    for claim in claims:
-        crashing = Crashing(shell, word, is_after)
-        async with serve(kill=False, dialect=dialect, runner=crashing) as (manager, _):
-            with pytest.raises(CrashError):
-                await manager.submit(claim)
-    before = set(ours(system))
+    """Before and after each command; all claims that are kept begin at one instant."""
+    crashes = [Crashing(shell, word, after) for word in CRASHES[system.kind] for after in (0, 1)]
+    soon_s = CRASH_S * len(crashes)
+    kept = [
+        booked(ask(f"j1/1/{number}/1", "sleep", "2", processors=3, time_limit_s=LIMIT_S), soon_s)
+        for number in range(len(crashes))
+    ]
+    given_back = [
+        booked(ask(f"j2/1/{number}/1", processors=3, time_limit_s=LIMIT_S), 3600.0)
+        for number in range(len(crashes))
+    ]
+    for number, crash in enumerate(crashes):
+        for claim in (kept[number], given_back[number]):
+            async with serve(kill=False, dialect=dialect, runner=crash) as (manager, _):
+                with pytest.raises(CrashError):
+                    await manager.submit(claim)
+        if number == 0:
+            assert not ours(system)
+    before = ours(system)
     async with serve(dialect=dialect) as (manager, witness):
         await manager.listing()
-        await manager.submit(claims[0])
-        await manager.withdraw(OTHER)
-        assert len(ours(system)) <= 4
-        await begun(witness, CLAIM)
-        assert (await witness.ended(CLAIM)).cause is EndCause.EXITED
-        if (step, is_after) == (0, False):
-            assert not before
+        for claim in given_back:
+            await manager.withdraw(claim.claim)
+        await until(lambda: len(ours(system)) <= len(before) // 2)
+        for claim in kept:
+            await manager.submit(claim)
+        assert len(ours(system)) <= 2 * len(kept)
+        for claim in kept:
+            assert (await witness.ended(claim.claim, within_s=LIMIT_S)).cause is EndCause.EXITED
         await until(lambda: not ours(system))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -173,6 +174,15 @@ def brought_up(
         yield
     finally:
         call("down")
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """Make a folder that all accounts may enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="koala-open-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 def entering(network: str) -> list[str]:
