@@ -24,7 +24,7 @@ from koala.core.state import State
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
 
-KNOWN = "d176a6fe0f29069e27ca9cdeee7d8c40da2710039f710c68d4cb91e3c60b0846"
+KNOWN = "9cb121e5d62bf06cf19949d3047dc666d296b95d4cd72c7c6d52b926c4347269"
 NOT_COVERED = {"policies", "recorder", "actions", "is_changed", "successors", "usage", "malleable"}
 """Attributes of the state that the next event needs not, or that the jobs tell."""
 COUNTED = {"jobs", "ended", "forgotten", "keys", "keys_forgotten", "scanner"}

@@ -207,6 +207,8 @@ class Member:
     tickets: tuple[ClaimId, ...] = ()  # in the local queues, the oldest first, and bookings
     tickets_max: dict[SiteName, int] | None = None  # more were refused there
     not_booked: dict[SiteName, Instant] | None = None  # begins that were refused there last
+    doubt_s: Seconds = 0.0  # the time for which the last refusal is believed in any case ...
+    doubt_at: Instant = 0.0  # ... and the instant from which it is not, where the site is clear
     moved_from: dict[SiteName, Instant] | None = None  # begins of bookings that were moved last
     given_back_at: Instant | None = None  # the last time that a ticket held, and was given back
     rest_s: Seconds = 0.0  # the pause after its last ticket that came up, or was lost ...

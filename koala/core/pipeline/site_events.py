@@ -16,7 +16,12 @@ from koala.core.pipeline.refusals import count_error, note_error
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.resizing.growth import advance_growth, lose_addition
 from koala.core.pipeline.start_barrier import advance_start
-from koala.core.pipeline.tickets import leave_silent_site, leave_without_files, on_starts_told
+from koala.core.pipeline.tickets import (
+    leave_silent_site,
+    leave_without_files,
+    on_starts_told,
+    plan_where_cleared,
+)
 from koala.core.queries import claims_of, copies_under_way, live_attempt
 from koala.core.sites import note_report, reset_errors
 from koala.core.state import State
@@ -157,12 +162,12 @@ def on_reported(state: State, event: ev.SiteReported, now: Instant) -> None:
         state.announce_site(site, text, now)
     site.silence = event.silence
     site.rtt_s = event.rtt_s
+    is_emptier = event.local < site.reported_local or event.queued < site.reported_queued
     site.reported_local = event.local
     site.reported_queued = event.queued
     site.outlook = event.outlook
     site.reported_asleep, site.wake_s = event.asleep, event.wake_s
-    if max(event.holes, default=(0,))[0] > max(site.holes, default=(0,))[0]:
-        state.request_scan(site.name)
+    is_more_idle = max(event.holes, default=(0,))[0] > max(site.holes, default=(0,))[0]
     site.holes = tuple(
         [
             (processors, now + for_s if for_s < ENDLESS_S else FOREVER)
@@ -174,9 +179,12 @@ def on_reported(state: State, event: ev.SiteReported, now: Instant) -> None:
             claim.processors = processors
     site.has_told_resources |= event.tells_resources
     gpus = event.idle_gpus
-    if note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus):
+    is_more_idle |= note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus)
+    if is_more_idle:
         state.request_scan(site.name)
     on_starts_told(state, event.starts, now)
+    if is_more_idle or is_emptier:
+        plan_where_cleared(state, site, now)
 
 
 def on_drained(state: State, event: ev.SiteDrained, now: Instant) -> None:

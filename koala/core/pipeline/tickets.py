@@ -11,6 +11,9 @@ the last that is lacking. Each rest of an attempt is twice the one before, so th
 site for processors, and give them back, many times in a row. It counts from when the ticket came
 up: after a hold of some minutes it is over.
 
+A refused booking is asked for again where nobody else is in the way any more: what was just about
+to end may have been. Each time the refusal is believed for twice as long.
+
 A plan is made when a ticket is queued, starts, ends or has its first expected start, and at least
 once in `ticket_plan_s`. All tickets are withdrawn as soon as each component is held that the job
 needs. It starts without optional ones that are not held by then.
@@ -212,7 +215,8 @@ def plan_tickets(state: State, attempt: Attempt, now: Instant) -> None:
         _apply(state, attempt, part, hold_s, now)
     pauses = [PAUSE_S for member in attempt.present if member.refusal in PAUSES]
     rests = [member.rests_until - now for member in attempt.present if member.claim is None]
-    again_s = min([plan.again_s, *pauses, *(rest_s for rest_s in rests if rest_s > 0)])
+    doubts = [member.doubt_at - now for member in attempt.present if member.not_booked]
+    again_s = min([plan.again_s, *pauses, *(in_s for in_s in (*rests, *doubts) if in_s > 0)])
     plan_at = now + min(max(again_s, _STEP_MIN_S), state.parameters.ticket_plan_s)
     state.enter(job, Queued(attempt=attempt, plan_at=plan_at), "", now)
     state.timers.set(plan_at, TimerKind.CLAIM, job.id)
@@ -263,6 +267,8 @@ def _part(
     held_at = member.claimed_at if site == member.site else None
     booking = booking_at(state, member, site)
     not_booked_at = (member.not_booked or {}).get(site)
+    if not_booked_at and now >= member.doubt_at and _is_clear(state, attempt, site):
+        not_booked_at = None
     moved_from_at = (member.moved_from or {}).get(site)
     return TicketPart(
         component=member.component,
@@ -288,6 +294,34 @@ def _may_book(site: Site, job: Job, member: Member) -> bool:
     """Return True if a site may be booked for a component: for no run without a limit."""
     is_limited = job.spec.component(member.component).wall_time_s is not None
     return bool(site.facts.books) and is_limited and is_usable(site)
+
+
+def _is_clear(state: State, attempt: Attempt, name: SiteName) -> bool:
+    """Return True if a site has room for all that an attempt wants there, beside what runs and the
+    claims of Koala's other jobs, and nobody waits there."""
+    job, site = state.jobs[attempt.job], state.sites[name]
+    wanted = sum(
+        job.spec.components[member.component].processors
+        for member in attempt.present
+        if name in sites_of(member)
+    )
+    taken = sum(
+        claim.processors
+        for claim in state.ledger.values()
+        if claim.site == name and (claim.job, claim.attempt) != (attempt.job, attempt.number)
+    )
+    room = site.facts.processors - site.reported_local - taken
+    return site.is_connected and not site.reported_queued and wanted <= room
+
+
+def plan_where_cleared(state: State, site: Site, now: Instant) -> None:
+    """Plan at once for jobs that were refused a booking at a site which has room for them now."""
+    for attempt in tuple(state.placed.values()):
+        if isinstance(state.jobs[attempt.job].phase, Queued) and any(
+            site.name in (member.not_booked or ()) and now >= member.doubt_at
+            for member in attempt.present
+        ):
+            plan_tickets(state, attempt, now)
 
 
 def _files_s(
@@ -502,6 +536,9 @@ def on_ticket_gone(
         if end.kind in LOSSES:
             member.refusal = end.reason or end.kind.value
             member.not_booked = {**(member.not_booked or {}), ticket.site: ticket.begins_at}
+            if now >= member.doubt_at:
+                member.doubt_s = 2 * (member.doubt_s or state.parameters.claiming_step_min_s)
+                member.doubt_at = now + member.doubt_s
         label = job.spec.label(member.component)
         text = f"component {label} has no booking at {ticket.site}: {end.describe()}"
         state.announce(job, text, now)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
 from koala.core.model.actions import ClaimProcessors, StopClaim
-from koala.core.model.events import DaemonStarted, SiteDrained, SiteResumed
+from koala.core.model.events import DaemonStarted, SiteDrained, SiteReported, SiteResumed
 from koala.core.model.job import EndKind
 from koala.core.model.values import ClaimId, SiteName, UserName
 from koala.core.pipeline.claiming import BUDGET_IS_USED
@@ -84,7 +85,7 @@ def test_a_part_that_waits_is_opened_for_the_instant_that_is_booked(mixed: Scrip
     assert begins(mixed) == {"j1/1/0/4": 2 * HOUR + 8 * MARGIN_S}
     mixed.after(2 * HOUR + 7 * MARGIN_S - 300)
     assert opened(mixed) == ["j1/1/0/4"]
-    mixed.after(3 * MARGIN_S)
+    mixed.after(4 * MARGIN_S)
     assert opened(mixed) == ["j1/1/1/1", "j1/1/0/4"]
 
 
@@ -118,6 +119,50 @@ def test_a_site_that_refuses_for_days_is_waited_for_in_its_queue(begin: Begin) -
     tell(script, "a", c0n2=HOUR)
     assert list(begins(script).values()) == [HOUR + MARGIN_S]
     assert next(iter(begins(script))).startswith("j1/1/1/")
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_site_that_refused_while_it_was_emptied_is_booked_anew(
+    begin: Begin, *, is_told: bool
+) -> None:
+    """Its batch system still knew of what had just ended; then nobody is there but the job."""
+    script = two_sites(begin, b_books=True, gate="hold").ignore(StopClaim).tell(a_pair())
+    for number in (1, 4, 5, 6):
+        refuse(script, f"j1/1/1/{number}")
+    assert set(begins(script).values()) == {16 * MARGIN_S}
+    for site in "ab":
+        empty(script, site, local=0 if is_told else 8)
+    assert set(begins(script).values()) == {16 * MARGIN_S}  # it was refused just now
+    script.after(3.0)
+    if not is_told:
+        assert set(begins(script).values()) == {16 * MARGIN_S - 3}
+        for site in "ab":
+            empty(script, site)
+    assert set(begins(script).values()) <= {MARGIN_S - 1, MARGIN_S}
+
+
+def test_a_refusal_is_believed_for_twice_as_long_each_time(begin: Begin) -> None:
+    """Something is in the way that no figure shows."""
+    script = two_sites(begin, b_books=True, gate="hold").ignore(StopClaim).tell(a_pair())
+    for site in "ab":
+        empty(script, site)
+    asked_at = []
+    for _ in range(200):
+        if MARGIN_S in begins(script).values():
+            asked_at.append(script.now)
+        while early := [name for name, in_s in begins(script).items() if in_s < 15 * MARGIN_S]:
+            refuse(script, max(early))
+        script.after(1.0)
+    assert [later - sooner for sooner, later in itertools.pairwise(asked_at)] == [
+        2, 4, 8, 16, 32, 64
+    ]  # fmt: skip
+
+
+def empty(script: Script, site: str, *, local: int = 0) -> None:
+    """A report of a site where nobody waits, without idle processors: they are booked."""
+    asks = script.scheduler.sites[SiteName(site)].asks
+    report = SiteReported(site=SiteName(site), idle=0, through=asks, local=local, queued=0)
+    script.tell(report)
 
 
 def test_a_booking_is_moved_when_the_other_part_comes_up_too_late_for_it(mixed: Script) -> None:

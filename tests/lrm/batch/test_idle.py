@@ -16,7 +16,7 @@ from koala_agent.lrm.batch.figures.idle_processors import idle_of
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import Booking, Figures, JobState
 from koala_agent.lrm.local_manager import Idle, Placeholder
-from tests.lrm.batch.imitated_slurm import Cluster, Serve, queue_row
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, queue_row
 from tests.lrm.batch.test_samples import SLURM, nodes, said
 from tests.lrm.harness import serving
 
@@ -170,6 +170,21 @@ async def test_figures_that_were_asked_for_are_followed_by_each_change(
         witness.reports.clear()
         cluster.job("1").state = "COMPLETED"
         await witness.until(Idle, lambda told: told.startable == 16, within_s=10)
+
+
+async def test_processors_of_a_claim_that_is_over_are_no_others(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """Its job is listed for as long as the site cleans up behind it."""
+    async with serve() as (manager, witness):
+        await manager.submit(placeholder)
+        cluster.job("1").state = "RUNNING"
+        cluster.cpus = "6/10/0/16"  # two are somebody's
+        await witness.running(CLAIM)
+        manager.note_left(CLAIM, is_gone=True)
+        await cluster.polls(10)
+        told = await manager.idle()
+        assert (told.local_processors, told.idle) == (2, 10)
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,10 @@ class TrackedClaim:
         unless that takes long here."""
         return self.state is JobState.RUNNING and (self.left_at is None or self.is_late)
 
+    def is_leaving(self) -> bool:
+        """Return True for a claim whose job is listed, although its starter has left."""
+        return self.is_listed and self.state is JobState.RUNNING and not self.uses_processors()
+
     def is_eligible(self) -> bool:
         """Return True for a claim that waits for processors, as the batch system counts it."""
         is_queued = self.state is JobState.QUEUED and self.row.end is None

@@ -25,11 +25,14 @@ def idle_of(
     *,
     allowed: int,
     unsure: int = 0,
+    leaving: int = 0,
     now: float = 0.0,
 ) -> Idle:
     """Derive the idle processors: the last figures less the waiting claims, which will take some of
     them, unless they are gated or wait for a limit. `unsure` are the processors of claims in an
-    unknown state; at most those in use are counted. `now` is in seconds since the epoch.
+    unknown state; at most those in use are counted. `leaving` are those of claims that the batch
+    system still counted as running after their end: they are nobody else's. `now` is in seconds
+    since the epoch.
 
     What a booking keeps is idle before its begin, for claims that end by then.
 
@@ -46,7 +49,7 @@ def idle_of(
     begins = sorted({now, *(one.begins_at for one in booked if one.begins_at > now)})
     kept_by = {begin: _kept_until(booked, now, begin) for begin in (*begins, math.inf)}
     idle = max(0, min(figures.idle - kept_by[now], allowed - running) - waiting)
-    local = in_use - running
+    local = in_use - running - leaving
     wanted = sum(claim.row.gpus for claim in queued)
     foreign = others_waiting(figures, claims)
     kept = _kept_for_others(figures, foreign, has_own=bool(queued))

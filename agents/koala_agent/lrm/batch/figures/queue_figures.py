@@ -35,11 +35,12 @@ log = get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listing:
-    """Figures of our claims by a listing that was asked for at `at`: processors in use, and claims
-    that waited."""
+    """Figures of our claims by a listing that was asked for at `at`: processors in use, those of
+    jobs that it had although their starters had left, and claims that waited."""
 
     at: float
     in_use: int
+    leaving: int
     waiting: int
 
 
@@ -53,8 +54,9 @@ class QueueFigures(ManagerPart):
         self._figures: Figures | None = None  # of the last look
         self._foreign = 0  # jobs of others that waited then
         self._in_use = 0  # processors of our claims in it
+        self._leaving = 0  # processors in it of claims that are over
         self._asked_at = -math.inf
-        self._listed = _Listing(at=-math.inf, in_use=0, waiting=0)
+        self._listed = _Listing(at=-math.inf, in_use=0, leaving=0, waiting=0)
         self._forecasts: dict[str, Wait] = {}  # by number
         self._outlook: tuple[Outlook, ...] = ()
         self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
@@ -90,6 +92,7 @@ class QueueFigures(ManagerPart):
         self._listed = _Listing(
             at=at,
             in_use=sum(taken_of(one) for one in claims if one.uses_processors()),
+            leaving=sum(taken_of(one) for one in claims if one.is_leaving()),
             waiting=sum(one.is_eligible() and not one.is_limited for one in claims),
         )
 
@@ -117,7 +120,7 @@ class QueueFigures(ManagerPart):
             figures = replace(figures, waiting=others)
         booked = tuple(one for one in figures.booked if not self._bookings.is_ours(one))
         self._figures = replace(figures, resources=resources, booked=booked)
-        self._in_use = look.in_use
+        self._in_use, self._leaving = look.in_use, look.leaving
         self._foreign = max(0, figures.queued_jobs - look.waiting)
         self._asked_at = self._clock()
 
@@ -237,6 +240,7 @@ class QueueFigures(ManagerPart):
             self._counted(),
             allowed=self._settings.processors,
             unsure=sum(one.row.processors for one in self._claims.open() if self._is_unsure(one)),
+            leaving=self._leaving,
             now=self._calendar(),
         )
 
