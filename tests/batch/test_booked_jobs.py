@@ -54,12 +54,8 @@ def grid(
     tmp_path_factory: pytest.TempPathFactory, systems: dict[str, System], kind: str
 ) -> Iterator[Grid]:
     """Daemon and agents in front of them."""
-    with grid_over(tmp_path_factory.mktemp(kind), systems, limits=PACE) as grid:
-        config = grid.config(BUSY)  # root may book at any system
-        text = config.read_text(encoding="utf-8")
-        config.write_text(text.replace("[site]\n", "[site]\nbooking_ahead_s = 0.0\n"))
-        grid.terminate(BUSY)
-        grid.start(BUSY)
+    folder = tmp_path_factory.mktemp(kind)
+    with grid_over(folder, systems, limits=PACE, unbooked=(BUSY,)) as grid:
         yield grid
 
 

@@ -24,6 +24,7 @@ class OARCluster(System):
     to it by itself."""
 
     kind: ClassVar[str] = "oar"
+    command_limit_s: ClassVar[float] = 30.0  # programs in Perl, which a busy machine starts slowly
 
     @property
     def dialect(self) -> OAR:

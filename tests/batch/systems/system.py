@@ -32,6 +32,10 @@ class System(ABC):
     site_gpus: ClassVar[int] = 0
     """GPUs that the agent's configuration must name, because the system does not list them."""
 
+    command_limit_s: ClassVar[float] = 4.0
+    """How long an agent waits for a command, which tests with a controller that stands still wait
+    out."""
+
     name: str
     processors: int
     environment: dict[str, str]
@@ -135,7 +139,8 @@ class System(ABC):
     def lrm_table(self, mark: str) -> str:
         """The agent's `[lrm]` for this system; `mark` is a variable of every batch job."""
         name, _, value = mark.partition("=")
-        lines = [f'kind = "{self.kind}"', "poll_s = 0.3", "command_limit_s = 4.0"]
+        lines = [f'kind = "{self.kind}"', "poll_s = 0.3"]
+        lines.append(f"command_limit_s = {self.command_limit_s}")
         lines.append("commands_per_minute = 1200")
         lines.append("gate_probe = false")
         more, variables = self.words_with(name, value)
