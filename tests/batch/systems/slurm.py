@@ -127,7 +127,7 @@ COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct", "srun")
 def _entered(folder: Path, network: str) -> Path:
     """Make Slurm's commands as they are where the network is another one; return their folder."""
     commands = folder / "commands"
-    commands.mkdir()
+    commands.mkdir(parents=True)
     for name in COMMANDS:
         if (found := shutil.which(name)) is None:
             continue
