@@ -53,7 +53,7 @@ $(EXAMPLES): pyproject.toml
 
 .PHONY: test
 test: $(STAMP)  ## Run the tests, lint among them, but the long ones (ARGS="-k name" narrows, FOLDERS=/var/tmp chooses a disk)
-	@$(PYTEST) --numprocesses 6 $(ARGS)
+	@$(PYTEST) --numprocesses 6 -o faulthandler_exit_on_timeout=true $(ARGS)
 
 .PHONY: test-long
 test-long: $(LONG)  ## The tests that `make test` leaves out because they take long: faults of processes, campaigns in small

@@ -139,7 +139,13 @@ def libraries_have_begun() -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says why tests are left out; of those that were skipped pytest does (-rs)."""
+    """Says why tests are left out (of those that were skipped pytest does), and which tests run
+    where the run was interrupted."""
+    session = terminalreporter.config.pluginmanager.get_plugin("dsession")
+    if session is not None and session.sched is not None:
+        for node in session.sched.nodes:
+            if (nodeid := session.sched.under_way(node)) is not None:
+                terminalreporter.write_line(f"FAILED {nodeid} - had not ended")
     if leaves_root_out():
         terminalreporter.write_line("Left out: tests that need root (`-m root` as root runs them).")
     if names := missing():

@@ -20,6 +20,8 @@
 #   KOALA_DEV_GPUS      GPUs of each cluster           default none
 #   KOALA_DEV_FEATURES  properties of each node, as in "ib,rome"  default none
 #   KOALA_DEV_LICENSES  resources of each cluster, as in "matlab:3"  default none
+#   KOALA_DEV_OAR_ROUND_S  the server schedules so often, unless something happens, and looks once a second
+#                       default: OAR's own minute, and ten seconds
 #   KOALA_DEV_WAIT_S    patience for `up`              default 60
 #
 # To use a cluster:   PATH=DIR/omega/bin:$PATH; oarstat
@@ -32,6 +34,7 @@ KOALA_DEV_ROOT=${KOALA_DEV_ROOT:-}
 KOALA_DEV_GPUS=${KOALA_DEV_GPUS:-}
 KOALA_DEV_FEATURES=${KOALA_DEV_FEATURES:-}
 KOALA_DEV_LICENSES=${KOALA_DEV_LICENSES:-}
+KOALA_DEV_OAR_ROUND_S=${KOALA_DEV_OAR_ROUND_S:-}
 KOALA_DEV_WAIT_S=${KOALA_DEV_WAIT_S:-60}
 OAR_ID=64667          # number of the account `oar`, which exists in the namespaces alone
 DATABASE_ID=64668     # number of the account of PostgreSQL, which refuses root
@@ -53,6 +56,8 @@ make_files() {    # cluster-dir
   local d=$1 here=$KOALA_DEV_ROOT name
   mkdir -p "$d"/{bin,log,home/.ssh,runtime,db} "$d"/etc/oar "$d"/usr/{lib,bin,sbin,share/perl5}
   cp -r "$here/usr/lib/oar" "$d/usr/lib/"
+  [ -z "$KOALA_DEV_OAR_ROUND_S" ] || sed -i -E "s/^(my .schedulertimeout) = .*/\1 = $KOALA_DEV_OAR_ROUND_S;/
+    s/^(my .read_commands_timeout) = .*/\1 = 1;/" "$d/usr/lib/oar/Almighty"
   cp -r "$here/usr/share/perl5/OAR" "$d/usr/share/perl5/"
   cp "$here"/usr/bin/oar* "$d/usr/bin/"
   cp "$here"/usr/sbin/{oar*,Almighty} "$d/usr/sbin/"

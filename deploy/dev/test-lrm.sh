@@ -3,9 +3,9 @@
 # as root on a Debian; otherwise the tests of what is missing are skipped, and say what they need.
 # HTCondor, OAR and a newer Slurm come from Debian 13 (trixie), in the folder KOALA_DEV_ROOT (/var/cache/koala/trixie),
 # which root makes once: 4 minutes (15 on a busy machine) and 650 MB.
-# KOALA_LRM_TESTS chooses by marks: "lrm and slow" are those that wait for minutes. Two workers run
-# them, for most of the time they wait. The words `packages` and `root` stand for one of both parts
-# of what the tests need.
+# KOALA_LRM_TESTS chooses by marks: "lrm and slow" are those that wait for minutes. Three workers run
+# them, for most of the time they wait; one whose test hangs for ten minutes ends, and another one goes
+# on. The words `packages` and `root` stand for one of both parts of what the tests need.
 set -euo pipefail
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -59,4 +59,5 @@ case "${1:-}" in
 esac
 install_packages
 make_root
-exec "$python" -m pytest -q -m "${KOALA_LRM_TESTS:-lrm and not slow and not frameworks}" --numprocesses 2 tests/batch "$@"
+exec "$python" -m pytest -q -m "${KOALA_LRM_TESTS:-lrm and not slow and not frameworks}" --numprocesses 3 \
+  -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true tests/batch "$@"

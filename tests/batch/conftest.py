@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from unittest import SkipTest
 
@@ -26,8 +26,10 @@ from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.htcondor import condor_pools
 from tests.batch.systems.oar import oar_clusters
 from tests.batch.systems.slurm import slurm_clusters
-from tests.batch.systems.system import System
+from tests.batch.systems.system import System, open_folder
+from tests.harness.limits import limit
 from tests.harness.ssh_server import SSHServer
+from tests.live.conftest import client_of
 from tests.live.grid import Grid
 from tests.lrm.harness import Ask, Pipe, asking, boot_clock, serving
 
@@ -61,31 +63,38 @@ def need(kind: str) -> None:
         raise SkipTest("Grid Engine's execution daemon sets user ids: its tests need root")
 
 
+TEST_S = 300.0
+"""No test of this folder takes longer, unless its module has such a limit of its own."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test of this folder its time limit."""
+    limit(items, Path(__file__).parent, TEST_S)
+
+
 @pytest.fixture(scope="session")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
+def slurm() -> Iterator[dict[str, System]]:
     """alpha (2 nodes of 8) and beta (2 nodes of 16)."""
     need("slurm")
-    folder = tmp_path_factory.mktemp("slurm")
-    with slurm_clusters(folder, "alpha:2x8 beta:2x16") as systems:
+    with open_folder() as folder, slurm_clusters(folder, "alpha:2x8 beta:2x16") as systems:
         yield systems
 
 
 @pytest.fixture(scope="session")
-def newer_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
+def newer_slurm() -> Iterator[dict[str, System]]:
     """iota, a cluster of 2 nodes of 8 with the Slurm of the other Debian."""
     need("newer slurm")
-    folder = tmp_path_factory.mktemp("newer")
-    with slurm_clusters(folder, "iota:2x8", root=os.environ.get(OTHER_DEBIAN, "")) as systems:
+    root = os.environ.get(OTHER_DEBIAN, "")
+    with open_folder() as folder, slurm_clusters(folder, "iota:2x8", root=root) as systems:
         yield systems
 
 
 @pytest.fixture(scope="session")
-def slurm_by_age(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
+def slurm_by_age() -> Iterator[dict[str, System]]:
     """zeta, a cluster of 2 nodes of 8 whose priorities grow with the age of jobs."""
     need("slurm")
     need("database")
-    folder = tmp_path_factory.mktemp("age")
-    with slurm_clusters(folder, "zeta:2x8", profile="age") as systems:
+    with open_folder() as folder, slurm_clusters(folder, "zeta:2x8", profile="age") as systems:
         yield systems
 
 
@@ -93,19 +102,16 @@ def slurm_by_age(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
 def cell() -> Iterator[dict[str, System]]:
     """gamma, one cell of 16 slots."""
     need("gridengine")
-    with tempfile.TemporaryDirectory(prefix="koala-cell-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # for users of all accounts, unlike pytest's folders
-        with grid_engine_cells(folder, "gamma:1x16") as systems:
-            yield systems
+    with open_folder() as folder, grid_engine_cells(folder, "gamma:1x16") as systems:
+        yield systems
 
 
 @pytest.fixture(scope="session")
-def wide_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, System]]:
+def wide_cell() -> Iterator[dict[str, System]]:
     """delta, a cell in which a job of more than 4 slots has two machines."""
     need("gridengine")
-    folder = tmp_path_factory.mktemp("wide")
-    with grid_engine_cells(folder, "delta:2x4", first_group=66_000) as systems:
+    delta = partial(grid_engine_cells, cells="delta:2x4", first_group=66_000)
+    with open_folder() as folder, delta(folder) as systems:
         yield systems
 
 
@@ -113,22 +119,16 @@ def wide_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Sy
 def pool() -> Iterator[dict[str, System]]:
     """kappa, an HTCondor pool with one machine of 16 processors."""
     need("htcondor")
-    with tempfile.TemporaryDirectory(prefix="koala-pool-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        with condor_pools(folder, "kappa:1x16") as systems:
-            yield systems
+    with open_folder() as folder, condor_pools(folder, "kappa:1x16") as systems:
+        yield systems
 
 
 @pytest.fixture(scope="session")
 def oar() -> Iterator[dict[str, System]]:
     """omega, an OAR cluster with one machine of 16 processors."""
     need("oar")
-    with tempfile.TemporaryDirectory(prefix="koala-oar-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # for the accounts of OAR's parts
-        with oar_clusters(folder, "omega:1x16") as systems:
-            yield systems
+    with open_folder() as folder, oar_clusters(folder, "omega:1x16") as systems:
+        yield systems
 
 
 @pytest.fixture(scope="module")
@@ -141,10 +141,8 @@ def server() -> Iterator[SSHServer]:
 @pytest.fixture
 async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
     """A client of the module's grid, which is ready before each test and at rest after it."""
-    async with grid.client() as client:
-        await grid.ready(client)
+    async with client_of(grid) as client:
         yield client
-        await grid.at_rest(client)
 
 
 ONE_OF_EACH = {

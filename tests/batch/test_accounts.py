@@ -7,7 +7,6 @@ import json
 import os
 import pwd
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from tests.batch.conftest import need
 from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.htcondor import condor_pools
 from tests.batch.systems.slurm import slurm_clusters
-from tests.batch.systems.system import System
+from tests.batch.systems.system import System, open_folder
 from tests.harness.moments import until
 
 pytestmark = pytest.mark.lrm
@@ -34,27 +33,25 @@ BECOME = {
 
 
 @pytest.fixture(scope="module")
-def open_folder() -> Iterator[Path]:
+def folder() -> Iterator[Path]:
     """Make a folder in which every account can read the configuration of a batch system."""
     need_root()
-    with tempfile.TemporaryDirectory(prefix="koala-open-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
+    with open_folder() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module", params=["slurm", "gridengine", "htcondor"])
-def site(request: pytest.FixtureRequest, open_folder: Path) -> Iterator[System]:
+def site(request: pytest.FixtureRequest, folder: Path) -> Iterator[System]:
     """A cluster or cell of 4 processors that all accounts may use."""
     need(request.param)
     if request.param == "slurm":
-        with slurm_clusters(open_folder / "slurm", "epsilon:1x4") as systems:
+        with slurm_clusters(folder / "slurm", "epsilon:1x4") as systems:
             yield systems["epsilon"]
     elif request.param == "htcondor":
-        with condor_pools(open_folder / "pool", "mu:1x4", accounts=True) as systems:
+        with condor_pools(folder / "pool", "mu:1x4", accounts=True) as systems:
             yield systems["mu"]
     else:
-        folder = open_folder / "cell"
-        with grid_engine_cells(folder, "zeta:1x4", first_group=67_000) as systems:
+        with grid_engine_cells(folder / "cell", "zeta:1x4", first_group=67_000) as systems:
             yield systems["zeta"]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from koala.client import AsyncClient
-from tests.batch.systems.grids import grid_over
+from tests.batch.systems.grids import grid_over, ours
 from tests.batch.systems.jobs import check_one_start, ended_well
 from tests.batch.systems.system import System
 from tests.harness.moments import moment, until
@@ -54,25 +54,14 @@ def grid(
     tmp_path_factory: pytest.TempPathFactory, systems: dict[str, System], kind: str
 ) -> Iterator[Grid]:
     """Daemon and agents in front of them."""
-    with grid_over(tmp_path_factory.mktemp(kind), systems, limits=PACE) as grid:
-        config = grid.config(BUSY)  # root may book at any system
-        text = config.read_text(encoding="utf-8")
-        config.write_text(text.replace("[site]\n", "[site]\nbooking_ahead_s = 0.0\n"))
-        grid.terminate(BUSY)
-        grid.start(BUSY)
+    folder = tmp_path_factory.mktemp(kind)
+    with grid_over(folder, systems, limits=PACE, unbooked=(BUSY,)) as grid:
         yield grid
-
-
-def bookings(system: System) -> list[str]:
-    """List the bookings that are ours, where they are not the jobs themselves."""
-    listed = system.run("qrstat", "-u", "*") if system.kind == "gridengine" else ""
-    return re.findall(r"^ *([0-9]+) koala-", listed, re.MULTILINE)
 
 
 async def nothing_left(systems: dict[str, System]) -> None:
     """Wait until no job and no booking of ours is left."""
-    every = systems.values()
-    await until(lambda: not any(one.numbers("koala-") or bookings(one) for one in every))
+    await until(lambda: not any(map(ours, systems.values())))
 
 
 async def booked(
@@ -94,7 +83,7 @@ async def booked(
     ]
     name = (await client.submit("+" + "".join(parts))).job
     async with asyncio.timeout(grid.patience_s):
-        while not bookings(systems[other]):
+        while not systems[other].bookings("koala-"):
             await moment()
             if f"booked at {other} as" in "\n".join((await client.why(name)).why):
                 break
@@ -129,13 +118,13 @@ async def test_a_booking_outlives_its_agent_and_moves_once_the_other_part_comes_
 ) -> None:
     name = await booked(grid, client, systems, other, kind)
     grid.kill(other)
-    before = bookings(systems[other])
+    before = systems[other].bookings("koala-")
     grid.start(other)
     await grid.ready(client)
     async with asyncio.timeout(grid.patience_s):
         while f"booked at {other} as" not in "\n".join((await client.why(name)).why):
             await moment()
-    assert bookings(systems[other]) == before
+    assert systems[other].bookings("koala-") == before
     systems[BUSY].cancel(*systems[BUSY].numbers("others"))
     await client.wait(name, timeout=240.0)
     check_one_start(await ended_well(client, name))

@@ -7,7 +7,6 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from koala_agent.lrm.local_manager import (
 from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 from tests.batch.conftest import Serve, cleared
+from tests.batch.systems.grids import ours
 from tests.batch.systems.system import System
 from tests.harness.moments import until
 from tests.lrm.harness import Ask
@@ -42,20 +42,16 @@ SYSTEMS = {
 }
 OF_STAFF = [kind for kind in SYSTEMS if kind != "oar"]
 """Those where staff give the right to book, and reserve for others."""
-LISTS = {"gridengine": ("qrstat", "-u", "*"), "slurm": ("scontrol", "-o", "show", "reservation")}
-NUMBERS = {"gridengine": r"^ *([0-9]+) %s", "slurm": r"ReservationName=(%s\S+)"}
 SOON_S, LIMIT_S = 15.0, 120.0
+CRASH_S = 8.0
+"""Longest time that two crashes of an agent take on a busy machine."""
 CLAIM, OTHER = "j1/1/0/1", "j2/1/0/1"
 
 
 @pytest.fixture(params=list(SYSTEMS))
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     """A system whose commands run as a user who may book."""
-    for system in cleared(request, *SYSTEMS[request.param]):
-        yield system
-        for number in numbers(system, of=""):  # also what a test that failed has reserved
-            with suppress(AssertionError):
-                unreserve(system, number)
+    yield from cleared(request, *SYSTEMS[request.param])
 
 
 @pytest.fixture
@@ -84,34 +80,13 @@ def reserved(system: System, begins_at: int) -> str:
     return "course"
 
 
-def unreserve(system: System, name: str) -> None:
-    """Delete a reservation."""
-    if system.kind == "oar":
-        system.cancel(name)
-        return
-    words = ("scontrol", "delete", f"reservationname={name}")
-    system.run(*(("qrdel", name) if system.kind == "gridengine" else words))
-
-
 def booked(placeholder: Placeholder, in_s: float) -> Placeholder:
     return replace(placeholder, begins_at=time.time() + in_s)
-
-
-def numbers(system: System, of: str = "koala-") -> list[str]:
-    """Numbers of our bookings, where they are not the jobs themselves."""
-    if system.kind not in LISTS:
-        return []
-    return re.findall(NUMBERS[system.kind] % of, system.run(*LISTS[system.kind]), re.MULTILINE)
 
 
 async def begun(witness: Witness, claim: str) -> None:
     """Wait for a start, which OAR makes up to a minute late."""
     await witness.until(Running, lambda one: one.claim == claim, within_s=180.0)
-
-
-def left(system: System) -> list[str]:
-    """List what the batch system has of ours: jobs and bookings."""
-    return [*system.numbers("koala-"), *numbers(system)]
 
 
 async def test_a_booked_claim_begins_in_time_and_gives_back_what_it_does_not_need(
@@ -138,7 +113,7 @@ async def test_a_booked_claim_begins_in_time_and_gives_back_what_it_does_not_nee
         assert (await witness.ended(CLAIM)).cause is EndCause.EXITED
         await manager.withdraw(OTHER)
         assert (await witness.ended(OTHER)).cause is EndCause.WITHDRAWN
-        await until(lambda: not left(system))
+        await until(lambda: not ours(system))
 
 
 async def test_a_booking_is_given_back_after_its_begin_too(
@@ -151,7 +126,7 @@ async def test_a_booking_is_given_back_after_its_begin_too(
         await manager.withdraw(CLAIM)
         assert (await witness.ended(CLAIM)).cause is EndCause.WITHDRAWN
         await witness.until(Idle, lambda idle: idle.startable == 16)
-        await until(lambda: not left(system))
+        await until(lambda: not ours(system))
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["ours", "of others"])
@@ -171,7 +146,7 @@ async def test_what_is_booked_is_idle_for_claims_that_end_before(
         await manager.submit(ask(OTHER, "true", processors=16, time_limit_s=hole.for_s))
         assert (await witness.ended(OTHER)).cause is EndCause.EXITED
     if name:
-        unreserve(system, name)
+        system.unbook(name)
 
 
 @pytest.mark.parametrize(("size", "in_s", "limit_s"), [(12, -60.0, 60.0), (16, 60.0, float("inf"))])
@@ -189,7 +164,7 @@ async def test_a_booking_that_cannot_be_had_is_refused(
         with pytest.raises(RequestRefusedError):
             await manager.submit(booked(ask(CLAIM, processors=size, time_limit_s=limit_s), in_s))
         assert await manager.listing() == ()
-    assert not left(system)
+    assert not ours(system)
 
 
 class CrashError(Exception):
@@ -202,7 +177,7 @@ class Crashing:
 
     shell: Shell
     word: str
-    is_after: bool
+    is_after: int
 
     async def run(self, command: Command, account: str = "") -> Answer:
         if not any(self.word in argument for argument in command.argv):
@@ -215,45 +190,44 @@ class Crashing:
 CRASHES = {
     "gridengine": ("koala-book", "qsub"),
     "oar": ("koala-submit",),
-    "slurm": ("tres=cpu=6", "--parsable"),
+    "slurm": ("tres=cpu=3", "--parsable"),
 }
 """Words of the commands that book, and that submit."""
 
 
-@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", [0, 1], ids=["booking", "submission"])
 async def test_after_a_crash_a_claim_is_bound_to_its_booking_or_gives_it_back(
-    serve: Serve,
-    ask: Ask,
-    system: System,
-    dialect: Dialect,
-    shell: Shell,
-    *,
-    step: int,
-    is_after: bool,
+    serve: Serve, ask: Ask, system: System, dialect: Dialect, shell: Shell
 ) -> None:
-    words = CRASHES[system.kind]
-    word = words[min(step, len(words) - 1)]
-    claims = (
-        booked(ask(CLAIM, "sleep", "2", processors=6, time_limit_s=LIMIT_S), SOON_S),
-        booked(ask(OTHER, processors=6, time_limit_s=LIMIT_S), SOON_S + 3600),
-    )
-    for claim in claims:
-        crashing = Crashing(shell, word, is_after)
-        async with serve(kill=False, dialect=dialect, runner=crashing) as (manager, _):
-            with pytest.raises(CrashError):
-                await manager.submit(claim)
-    before = set(left(system))
+    """Before and after each command; all claims that are kept begin at one instant."""
+    crashes = [Crashing(shell, word, after) for word in CRASHES[system.kind] for after in (0, 1)]
+    soon_s = CRASH_S * len(crashes)
+    kept = [
+        booked(ask(f"j1/1/{number}/1", "sleep", "2", processors=3, time_limit_s=LIMIT_S), soon_s)
+        for number in range(len(crashes))
+    ]
+    given_back = [
+        booked(ask(f"j2/1/{number}/1", processors=3, time_limit_s=LIMIT_S), 3600.0)
+        for number in range(len(crashes))
+    ]
+    for number, crash in enumerate(crashes):
+        for claim in (kept[number], given_back[number]):
+            async with serve(kill=False, dialect=dialect, runner=crash) as (manager, _):
+                with pytest.raises(CrashError):
+                    await manager.submit(claim)
+        if number == 0:
+            assert not ours(system)
+    before = ours(system)
     async with serve(dialect=dialect) as (manager, witness):
         await manager.listing()
-        await manager.submit(claims[0])
-        await manager.withdraw(OTHER)
-        assert len(left(system)) <= 4
-        await begun(witness, CLAIM)
-        assert (await witness.ended(CLAIM)).cause is EndCause.EXITED
-        if (step, is_after) == (0, False):
-            assert not before
-        await until(lambda: not left(system))
+        for claim in given_back:
+            await manager.withdraw(claim.claim)
+        await until(lambda: len(ours(system)) <= len(before) // 2)
+        for claim in kept:
+            await manager.submit(claim)
+        assert len(ours(system)) <= 2 * len(kept)
+        for claim in kept:
+            assert (await witness.ended(claim.claim, within_s=LIMIT_S)).cause is EndCause.EXITED
+        await until(lambda: not ours(system))
 
 
 async def test_what_no_claim_has_is_given_back(
@@ -265,7 +239,7 @@ async def test_what_no_claim_has_is_given_back(
         scope = manager._table.scope
     shutil.rmtree(tmp_path / "state")
     async with serve(dialect=dialect, scope=scope):
-        await until(lambda: not left(system))
+        await until(lambda: not ours(system))
 
 
 @pytest.mark.parametrize("system", [one for one in SYSTEMS if one != "oar"], indirect=True)
@@ -277,14 +251,14 @@ async def test_a_booking_that_the_site_deletes_or_whose_host_fails_ends_its_clai
         if system.kind == "slurm":  # which deletes none that jobs wait for
             system.cancel(*system.numbers("koala-"))
         else:
-            unreserve(system, *numbers(system))
+            system.unbook(*system.bookings("koala-"))
         assert (await witness.ended(CLAIM)).cause is EndCause.CANCELLED_BY_SITE
         await manager.submit(booked(ask(OTHER, processors=12, time_limit_s=LIMIT_S), SOON_S))
         with system.drained():
             end = await witness.ended(OTHER)
         assert end.cause is EndCause.LOST
         assert re.search("its machine .*1 is down|a host or queue of it is not", end.reason)
-        await until(lambda: not left(system))
+        await until(lambda: not ours(system))
 
 
 @pytest.mark.parametrize("system", OF_STAFF, indirect=True)
@@ -322,7 +296,7 @@ async def test_a_claim_in_a_reservation_that_exists_starts_there_and_is_expected
             await manager.submit(wrong)
         told = await witness.until(Idle, lambda _: True)
         assert told.trouble == ""
-        unreserve(system, name)
+        system.unbook(name)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ from tests.lrm.harness import LIMIT_S, Ask
 pytestmark = pytest.mark.lrm
 
 SYSTEMS = {**ONE_OF_EACH, "newer slurm": ("newer_slurm", "iota")}
-FOR_GATES = {"slurm by age": ("slurm_by_age", "zeta")}
+BY_AGE = "slurm by age"
+FOR_GATES = {BY_AGE: ("slurm_by_age", "zeta")}
 
 
 @pytest.fixture(params=list(SYSTEMS))
@@ -52,8 +53,16 @@ SLOW = ("time limit",)
 
 
 @pytest.mark.parametrize(
-    "check",
-    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in CHECKS],
+    ("system", "check"),
+    [
+        *(
+            pytest.param(system, name, marks=pytest.mark.slow if name in SLOW else ())
+            for system in SYSTEMS
+            for name in CHECKS
+        ),
+        (BY_AGE, "gate"),
+    ],
+    indirect=["system"],
 )
 async def test_it_passes_the_conformance_kit(
     system: System, shell: Shell, tmp_path: Path, check: str
@@ -258,7 +267,6 @@ GATES = {
     **dict.fromkeys(("gamma", "omega", "sigma"), "user hold"),
     "kappa": "requirement",
 }
-BY_AGE = "slurm by age"
 FIRST, SECOND, SMALL = "j1/1/0/1", "j2/1/0/1", "j3/1/0/1"
 
 
@@ -317,29 +325,6 @@ async def known_place(manager: BatchManager, claim: str, system: System) -> str:
     if system.kind == "slurm":
         await until(lambda: place_of(manager, claim, system) != "")
     return place_of(manager, claim, system)
-
-
-@pytest.mark.parametrize("system", ["slurm", BY_AGE], indirect=True)
-async def test_a_gated_claim_is_passed_over_and_starts_first_when_it_is_opened(
-    serve: Serve, ask: Ask, system: System
-) -> None:
-    """As in the conformance kit; and the batch system's own words for its place stay."""
-    async with serve() as (manager, witness):
-        await manager.submit(gated(ask(FIRST, processors=16)))
-        assert manager.gate == GATES[system.name]
-        idle = await manager.idle()
-        assert (idle.startable, idle.foreign_queued) == (16, 0)
-        await manager.submit(ask(SMALL, processors=1))
-        await witness.running(SMALL)
-        assert await states(manager) == {FIRST: Queued, SMALL: Running}
-        await manager.submit(ask(SECOND, processors=16))
-        assert (await states(manager))[SECOND] is Queued
-        place = await known_place(manager, FIRST, system)
-        await manager.set_gate(FIRST, is_gated=False)
-        await manager.withdraw(SMALL)
-        await witness.running(FIRST)
-        assert (await states(manager))[SECOND] is Queued
-        assert place_of(manager, FIRST, system) == place
 
 
 @pytest.mark.parametrize("system", [*WITHOUT_OAR, BY_AGE, "newer slurm"], indirect=True)

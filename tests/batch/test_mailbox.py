@@ -8,7 +8,6 @@ network of this machine, since the account behind ssh may not enter a namespace.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import SkipTest
@@ -21,7 +20,7 @@ from koala_agent.probes.probe_job import run_probe
 from tests.batch.systems.jobs import finished, log_of
 from tests.batch.systems.slurm import slurm_clusters
 from tests.batch.systems.ssh_sites import grid_behind_ssh
-from tests.batch.systems.system import System, lonely_network
+from tests.batch.systems.system import System, lonely_network, open_folder
 from tests.harness.ssh_server import SSHServer
 from tests.live.grid import Grid
 
@@ -40,16 +39,11 @@ def systems(slurm: object) -> Iterator[dict[str, System]]:
         raise SkipTest("network namespaces need root here")
     with (
         lonely_network(f"koala-{os.getpid()}") as network,
-        tempfile.TemporaryDirectory(prefix="koala-alone-") as name,
+        open_folder() as folder,
+        slurm_clusters(folder / "alone", "iota:2x4", network=network) as alone,
+        slurm_clusters(folder / "far", "lambda:2x4") as far,
     ):
-        folder = Path(name)
-        folder.chmod(0o755)
-        (folder / "far").mkdir(mode=0o755)
-        with (
-            slurm_clusters(folder, "iota:2x4", network=network) as alone,
-            slurm_clusters(folder / "far", "lambda:2x4") as far,
-        ):
-            yield {**alone, **far, "alpha": slurm["alpha"]}
+        yield {**alone, **far, "alpha": slurm["alpha"]}
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.grids import until_trouble
 from tests.batch.systems.jobs import ended_well, job, log_of, running
 from tests.batch.systems.slurm import slurm_clusters
-from tests.batch.systems.ssh_sites import grid_behind_ssh, open_folder, settings_of
-from tests.batch.systems.system import System
+from tests.batch.systems.ssh_sites import grid_behind_ssh, settings_of
+from tests.batch.systems.system import System, open_folder
 from tests.harness.ssh_server import SSHServer
 from tests.live.grid import Grid
 

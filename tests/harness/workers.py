@@ -40,7 +40,13 @@ TOGETHER = {
 
 
 BATCH = "tests/batch/"
-BY_SYSTEM = ("fleet/test_fleet.py", "test_contract.py", "test_doctor.py", "test_traps.py")
+BY_SYSTEM = (
+    "fleet/test_fleet.py",
+    "test_bookings.py",
+    "test_contract.py",
+    "test_doctor.py",
+    "test_traps.py",
+)
 """Modules of that folder whose tests have one batch system each, the first word of their ids."""
 FILLS_FROM = 3
 """So many workers are enough that one of them begins with the quick tests."""
@@ -77,13 +83,17 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]
     def remove_node(self, node: Any) -> str | None:
         """Return the test with which a worker died, and give the others of that worker to the rest.
         pytest-xdist would repeat it, in one new worker after the other."""
-        units = self.assigned_work[node].values()
-        left = (nodeid for unit in units for nodeid, is_done in unit.items() if not is_done)
-        died_with = next(left, None)
+        died_with = self.under_way(node)
         if died_with is not None:
             self.assigned_work[node][group_of(died_with)][died_with] = True
         super().remove_node(node)
         return died_with
+
+    def under_way(self, node: Any) -> str | None:
+        """Return the test that a worker runs."""
+        units = self.assigned_work[node].values()
+        left = (nodeid for unit in units for nodeid, is_done in unit.items() if not is_done)
+        return next(left, None)
 
     def _reschedule(self, node: Any) -> None:
         """Give a worker so much that it begins: it does so when it knows the next test, or that

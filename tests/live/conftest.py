@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import ExitStack, asynccontextmanager
-from functools import wraps
-from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from koala.client import TERMINAL_PHASES, AsyncClient
+from tests.harness.limits import limit
 from tests.harness.workers import group_of
 from tests.live.grid import CALM, Grid, live_grid
 
@@ -24,29 +21,12 @@ SLOW_FILE = "slow.dat"
 """Takes four seconds to anywhere: its site sends no faster."""
 SLOW_BPS = 2_000_000.0
 TEST_S = 180.0
-"""No test of this folder takes longer, unless its module has such a limit of its own; what hangs is
-told by where it hangs."""
+"""No test of this folder takes longer, unless its module has such a limit of its own."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test of this folder its time limit, in the task that runs it."""
-    folder = f"{Path(__file__).parent}/"
-    for item in items:
-        is_ours = str(item.path).startswith(folder)
-        if is_ours and isinstance(item, pytest.Function) and iscoroutinefunction(item.obj):
-            limit_s = getattr(item.module, "TEST_S", TEST_S)
-            item.obj = _limited(item.obj, limit_s)
-
-
-def _limited(
-    test: Callable[..., Coroutine[Any, Any, None]], limit_s: float
-) -> Callable[..., Coroutine[Any, Any, None]]:
-    @wraps(test)
-    async def run(*arguments: Any, **named: Any) -> None:
-        async with asyncio.timeout(limit_s):
-            await test(*arguments, **named)
-
-    return run
+    """Give each test of this folder its time limit."""
+    limit(items, Path(__file__).parent, TEST_S)
 
 
 _running = ExitStack()
@@ -108,5 +88,7 @@ async def client_of(grid: Grid) -> AsyncIterator[AsyncClient]:
         yield client
         over = {job["job"] for job in await client.list_jobs(phases=TERMINAL_PHASES)}
         left = [job["job"] for job in await client.list_jobs() if job["job"] not in over]
+        for job in left:  # what a test that failed waited for
+            print(await client.why(job), (await client.show(job))["story"], sep="\n")
         await client.cancel(left)
         await grid.at_rest(client)

@@ -20,7 +20,6 @@ import signal
 import subprocess
 import threading
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterator,
     Callable,
     Collection,
@@ -36,12 +35,12 @@ import grpc
 import psutil
 
 from koala.client import TERMINAL_PHASES, AsyncClient
-from koala.client.records import Notice, SiteStatus
+from koala.client.records import SiteStatus
 from koala.common.identity.credentials import find_credentials
 from koala.common.identity.tls import DAEMON_HOST, secure_channel
 from koala.common.wire.status import TOKEN_KEY, TOKEN_SCHEME, Metadata
 from koala.daemon.auth.local_provisioning import provision
-from koala.errors import TimeLimitError, UnreachableError
+from koala.errors import KoalaError, TimeLimitError, UnreachableError
 from koala.views.records.phases import TerminalPhase
 from tests.harness.children import program_of
 from tests.harness.forked import Process, Surroundings, start
@@ -80,13 +79,20 @@ class _BoundedClient(AsyncClient):
     async def wait_all(
         self, jobs: Sequence[str], *, timeout: float | None = None
     ) -> dict[str, TerminalPhase]:
-        try:
+        async with _told(self, *jobs):
             return await super().wait_all(jobs, timeout=timeout or LONGEST_S)
-        except TimeLimitError as error:
-            if timeout is None:
-                for job in jobs:
-                    error.add_note(f"{job}: {await self.why(job)}")
-            raise
+
+
+@asynccontextmanager
+async def _told(client: AsyncClient, *jobs: str) -> AsyncIterator[None]:
+    """Let a wait that ends in vain say what became of its jobs."""
+    try:
+        yield
+    except TimeLimitError as error:
+        with suppress(KoalaError):
+            for job in jobs:
+                error.add_note(f"{await client.why(job)}\n{(await client.show(job))['story']}")
+        raise
 
 
 class Grid:
@@ -344,7 +350,8 @@ class Grid:
 
     async def phase(self, client: AsyncClient, job: str, *phases: str) -> str:
         """Wait until a job has come to one of these phases; which one. Ends count as a failure."""
-        async with aclosing(_notices(client, job)) as notices:
+        notices = client.watch(after=0, job=job, timeout=LONGEST_S)
+        async with _told(client, job), aclosing(notices):  # type: ignore[type-var]
             async for notice in notices:
                 if notice["phase"] in phases:
                     return str(notice["phase"])
@@ -485,11 +492,6 @@ def started(grid: Grid) -> Iterator[None]:
     grid.settle()
     grid.stop()
     grid.check()
-
-
-async def _notices(client: AsyncClient, job: str = "") -> AsyncGenerator[Notice, None]:
-    async for notice in client.watch(after=0, job=job):
-        yield notice
 
 
 def _is_starter(pid: int) -> bool:

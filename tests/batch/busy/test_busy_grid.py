@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.live.grid import Grid
 pytestmark = pytest.mark.lrm
 
 SITES = ("alpha", "beta")
-RUN_S = 6
+RUN_S = 3
 BACKLOG = 6
 """Jobs of others at each cluster, each of half of it: three rounds of two."""
 PACE = {
@@ -33,15 +34,17 @@ PACE = {
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory, slurm: dict[str, System]) -> Iterator[Grid]:
     """Daemon and agents in front of the two clusters."""
-    with grid_over(tmp_path_factory.mktemp("busy"), slurm, limits=PACE) as grid:
+    folder = tmp_path_factory.mktemp("busy")
+    with grid_over(folder, slurm, limits=PACE, unbooked=SITES) as grid:
         yield grid
 
 
-def backlog(system: System) -> list[str]:
-    """Fill a cluster with jobs of somebody else, and its queue."""
-    half = system.processors // 2
-    script = f"#!/bin/sh\n#SBATCH --time=1\nexec sleep {RUN_S}\n"
-    return [system.submit(script, processors=half, name="others") for _ in range(BACKLOG)]
+def backlog(system: System, gate: Path) -> None:
+    """Fill a cluster with jobs of somebody else, and its queue, until the gate is there."""
+    waits = f"while ! test -e {gate}; do sleep 0.2; done"
+    script = f"#!/bin/sh\n#SBATCH --time=1\n{waits}\nexec sleep {RUN_S}\n"
+    for _ in range(BACKLOG):
+        system.submit(script, processors=system.processors // 2, name="others")
 
 
 def pair(slurm: dict[str, System]) -> str:
@@ -55,10 +58,10 @@ def pair(slurm: dict[str, System]) -> str:
 
 
 async def test_a_pair_comes_out_of_two_queues_at_one_moment(
-    grid: Grid, client: AsyncClient, slurm: dict[str, System]
+    grid: Grid, client: AsyncClient, slurm: dict[str, System], tmp_path: Path
 ) -> None:
     for system in slurm.values():
-        backlog(system)
+        backlog(system, tmp_path / "gate")
     for site in SITES:
         await grid.crowded(client, site)
     name = (await client.submit(pair(slurm))).job
@@ -73,6 +76,7 @@ async def test_a_pair_comes_out_of_two_queues_at_one_moment(
             await moment()
             why = "\n".join((await client.why(name)).why)
     assert all(system.numbers("koala-") for system in slurm.values())
+    (tmp_path / "gate").touch()
     shown = await ended_well(client, name)
     check_one_start(shown)
     await grid.at_rest(client)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +15,7 @@ from tests.batch.systems.gridengine import grid_engine_cells
 from tests.batch.systems.grids import grid_over
 from tests.batch.systems.jobs import check_one_start, ended_well
 from tests.batch.systems.slurm import slurm_clusters
-from tests.batch.systems.system import System
+from tests.batch.systems.system import System, open_folder
 from tests.harness.moments import moment, until
 from tests.live.grid import Grid
 
@@ -47,14 +45,12 @@ def system(case: Case) -> Iterator[System]:
     need(case.kind)
     if "accounting" in case.profile:
         need("database")
-    with tempfile.TemporaryDirectory(prefix="koala-fleet-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # others have jobs there
+    with open_folder() as folder:  # others have jobs there
         if case.kind == "slurm":
-            site = slurm_clusters(folder / "site", f"{SITE}:4x8", profile=case.profile)
+            site = slurm_clusters(folder, f"{SITE}:4x8", profile=case.profile)
         else:  # another cell may be up
             site = grid_engine_cells(
-                folder / "site", f"{SITE}:1x16", profile=case.profile, first_group=69_000
+                folder, f"{SITE}:1x16", profile=case.profile, first_group=69_000
             )
         with site as systems:
             yield systems[SITE]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.batch.conftest import need
 from tests.batch.systems.grids import grid_over
 from tests.batch.systems.jobs import ended_well
 from tests.batch.systems.slurm import SlurmCluster, slurm_clusters
+from tests.batch.systems.system import open_folder
 from tests.harness.moments import moment
 from tests.live.grid import Grid
 
@@ -29,13 +29,14 @@ SITE = "alpha"
 def site(folder: Path, profile: str) -> Iterator[tuple[Grid, SlurmCluster]]:
     """Four nodes of 8 processors, and a daemon and an agent in front of them."""
     need("slurm")
-    with tempfile.TemporaryDirectory(prefix="koala-idle-") as name:
-        Path(name).chmod(0o755)  # others have jobs there
-        with slurm_clusters(Path(name) / "site", f"{SITE}:4x8", profile=profile) as systems:
-            system = systems[SITE]
-            assert isinstance(system, SlurmCluster)
-            with grid_over(folder, {SITE: system}, grace_s=60.0) as grid:
-                yield grid, system
+    with (
+        open_folder() as site,  # others have jobs there
+        slurm_clusters(site, f"{SITE}:4x8", profile=profile) as systems,
+        grid_over(folder, systems, grace_s=60.0) as grid,
+    ):
+        system = systems[SITE]
+        assert isinstance(system, SlurmCluster)
+        yield grid, system
 
 
 async def told(client: AsyncClient, grid: Grid, is_so: Callable[[Any], bool]) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -22,7 +21,7 @@ from koala_agent.transport.shell import Shell
 from tests.batch.conftest import need
 from tests.batch.fleet.profiles import SITE
 from tests.batch.systems.slurm import slurm_clusters
-from tests.batch.systems.system import System
+from tests.batch.systems.system import System, open_folder
 from tests.lrm.harness import asking, boot_clock, serving
 
 pytestmark = [pytest.mark.lrm, pytest.mark.fleet]
@@ -55,11 +54,9 @@ class PlainUser(Shell):
 def system() -> Iterator[System]:
     """A cluster that shows a plain user nothing of others."""
     need("slurm")
-    with tempfile.TemporaryDirectory(prefix="koala-users-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        with slurm_clusters(folder / "site", f"{SITE}:2x8", profile="private") as systems:
-            yield systems[SITE]
+    site = f"{SITE}:2x8"
+    with open_folder() as folder, slurm_clusters(folder, site, profile="private") as systems:
+        yield systems[SITE]
 
 
 @pytest.fixture
@@ -89,9 +86,9 @@ async def managed(
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder of work for any account."""
-    with tempfile.TemporaryDirectory(prefix="koala-user-") as name:
-        Path(name).chmod(0o777)
-        yield Path(name)
+    with open_folder() as folder:
+        folder.chmod(0o777)
+        yield folder
 
 
 def a_claim(folder: Path, claim: str, *, processors: int = 1) -> Placeholder:

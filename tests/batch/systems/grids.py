@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,15 +32,16 @@ def grid_over(
     stored: Mapping[str, bytes] | None = None,
     limits: Mapping[str, float] | None = None,
     beside: Mapping[str, int] | None = None,
+    unbooked: Collection[str] = (),
 ) -> Iterator[Grid]:
-    """Daemon and agents in front of these systems; nothing may be left of their jobs. `more` is for
-    their tables `[lrm]`, `limits` are other parameters, and `beside` emulated sites with their
-    processors. Files in `stored` are at the first of them,
-    before its agent starts."""
+    """Daemon and agents in front of these systems; nothing may be left of their jobs and bookings.
+    `more` is for their tables `[lrm]`, `limits` are other parameters, and `beside` emulated sites
+    with their processors. Files in `stored` are at the first of them, before its agent starts. At
+    the sites in `unbooked` nothing is booked, though root may."""
     sizes = {name: system.processors for name, system in systems.items()} | dict(beside or {})
     parameters = {**CALM, "hold_s": 60.0, "bandwidth_default_bps": SLOW_BPS, **(limits or {})}
     grid = Grid(folder, sites=sizes, parameters=parameters, grace_s=grace_s)
-    grid.has_batch_jobs = lambda: any(system.numbers("koala-") for system in systems.values())
+    grid.has_batch_jobs = lambda: any(map(ours, systems.values()))
     store = grid.store(grid.sites[0])
     store.mkdir(parents=True)
     for name, content in (stored or {}).items():
@@ -50,6 +51,8 @@ def grid_over(
         text = text.replace("[agent]\n", f"[agent]\nkeep_s = {keep_s}\n")
         text = text.replace("[files]\n", f"[files]\nrate = {SLOW_BPS}\n")
         text = text.replace("gpus = 0\n", f"gpus = {system.site_gpus}\n")
+        if name in unbooked:
+            text = text.replace("[site]\n", "[site]\nbooking_ahead_s = 0.0\n")
         lrm = system.lrm_table(f"{MARK}={grid.mark}") + (more or {}).get(name, "")
         grid.shells[name] = system.login
         grid.config(name).write_text(text + lrm, encoding="utf-8")
@@ -65,12 +68,17 @@ def grid_over(
     assert left == {name: [] for name in systems}
 
 
+def ours(system: System) -> list[str]:
+    """List the jobs and bookings of agents at a system."""
+    return [*system.numbers("koala-"), *system.bookings("koala-")]
+
+
 def _left(systems: Mapping[str, System]) -> dict[str, list[str]]:
-    """The jobs that are left. A claim is gone when its starter has said so and hung up; its batch
-    system may take a moment more."""
+    """The jobs and bookings that are left. A claim is gone when its starter has said so and hung
+    up; its batch system may take a moment more."""
     until = time.monotonic() + LEAVE_S
     while True:
-        left = {name: system.numbers("koala-") for name, system in systems.items()}
+        left = {name: ours(system) for name, system in systems.items()}
         if not any(left.values()) or time.monotonic() > until:
             return left
 

@@ -24,6 +24,7 @@ class OARCluster(System):
     to it by itself."""
 
     kind: ClassVar[str] = "oar"
+    command_limit_s: ClassVar[float] = 30.0  # programs in Perl, which a busy machine starts slowly
 
     @property
     def dialect(self) -> OAR:
@@ -96,7 +97,12 @@ def oar_clusters(
     folder: Path, clusters: str, *, hidden: Path | None = None
 ) -> Iterator[dict[str, System]]:
     """Clusters by name; `clusters` as in "omega:1x16"."""
-    variables = {"KOALA_DEV_OARS": clusters, "KOALA_DEV_GPUS": str(GPUS), **RESOURCES}
+    variables = {
+        "KOALA_DEV_OARS": clusters,
+        "KOALA_DEV_GPUS": str(GPUS),
+        "KOALA_DEV_OAR_ROUND_S": "5",
+        **RESOURCES,
+    }
     with brought_up("oar-clusters.sh", folder, variables, hidden=hidden):
         yield {
             name: OARCluster(

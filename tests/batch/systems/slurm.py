@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -53,6 +54,16 @@ class SlurmCluster(System):
     def cancel(self, *numbers: str) -> None:
         """See System."""
         self.run("scancel", *numbers)
+
+    def bookings(self, name: str = "") -> list[str]:
+        """See System."""
+        listed = self.run("scontrol", "-o", "show", "reservation")
+        return re.findall(rf"^ReservationName=({name}\S*)", listed, re.MULTILINE)
+
+    def unbook(self, *bookings: str) -> None:
+        """See System."""
+        for booking in bookings:
+            self.run("scontrol", "delete", f"reservationname={booking}")
 
     def suspend(self, number: str, *, is_over: bool = False) -> None:
         """See System."""
@@ -116,7 +127,7 @@ COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol", "sacct", "srun")
 def _entered(folder: Path, network: str) -> Path:
     """Make Slurm's commands as they are where the network is another one; return their folder."""
     commands = folder / "commands"
-    commands.mkdir()
+    commands.mkdir(parents=True)
     for name in COMMANDS:
         if (found := shutil.which(name)) is None:
             continue

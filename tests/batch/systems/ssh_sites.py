@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,15 +14,6 @@ from tests.batch.systems.grids import grid_over
 from tests.batch.systems.system import System
 from tests.harness.ssh_server import HOST, SSHServer
 from tests.live.grid import Grid
-
-
-@contextmanager
-def open_folder() -> Iterator[Path]:
-    """Make a folder that the account at the other end may enter, unlike those of pytest."""
-    with tempfile.TemporaryDirectory(prefix="koala-far-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        yield folder
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,10 @@ class System(ABC):
     kind: ClassVar[str]
     site_gpus: ClassVar[int] = 0
     """GPUs that the agent's configuration must name, because the system does not list them."""
+
+    command_limit_s: ClassVar[float] = 4.0
+    """How long an agent waits for a command, which tests with a controller that stands still wait
+    out."""
 
     name: str
     processors: int
@@ -69,6 +74,14 @@ class System(ABC):
     @abstractmethod
     def cancel(self, *numbers: str) -> None:
         """Ends any jobs."""
+
+    def bookings(self, name: str = "") -> list[str]:
+        """Bookings whose name begins like this, where they are not jobs themselves."""
+        return []
+
+    def unbook(self, *bookings: str) -> None:
+        """Gives back any bookings."""
+        self.cancel(*bookings)
 
     @abstractmethod
     def suspend(self, number: str, *, is_over: bool = False) -> None:
@@ -110,12 +123,13 @@ class System(ABC):
             os.kill(process, signal.SIGCONT)
 
     def clear(self) -> None:
-        """Everybody's jobs are ended; returns when none is left."""
+        """Everybody's jobs and bookings are ended; returns when none is left."""
         until = time.monotonic() + CLEAR_S
-        while numbers := self.numbers():
-            assert time.monotonic() < until, numbers
-            with suppress(AssertionError):  # one that ended meanwhile
-                self.cancel(*numbers)
+        for listed, end in ((self.numbers, self.cancel), (self.bookings, self.unbook)):
+            while left := listed():
+                assert time.monotonic() < until, left
+                with suppress(AssertionError):  # one that ended meanwhile
+                    end(*left)
 
     @abstractmethod
     def words_with(self, name: str, value: str) -> tuple[list[str], dict[str, str]]:
@@ -125,7 +139,8 @@ class System(ABC):
     def lrm_table(self, mark: str) -> str:
         """The agent's `[lrm]` for this system; `mark` is a variable of every batch job."""
         name, _, value = mark.partition("=")
-        lines = [f'kind = "{self.kind}"', "poll_s = 0.3", "command_limit_s = 4.0"]
+        lines = [f'kind = "{self.kind}"', "poll_s = 0.3"]
+        lines.append(f"command_limit_s = {self.command_limit_s}")
         lines.append("commands_per_minute = 1200")
         lines.append("gate_probe = false")
         more, variables = self.words_with(name, value)
@@ -164,6 +179,15 @@ def brought_up(
         yield
     finally:
         call("down")
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """Make a folder that all accounts may enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="koala-open-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 def entering(network: str) -> list[str]:
