@@ -58,20 +58,17 @@ class CommandBudget:
         self._asks_total = self._acts_total = 0
         self._turn = asyncio.Lock()
         self._busy: set[object] = set()
-        self._starting: set[object] = set()
+        self.starting: set[object] = set()
+        """Sites that wait for their first answers."""
 
     def set_busy(self, site: object, *, is_busy: bool) -> None:
         """Note whether a site has anything to wait for."""
         (self._busy.add if is_busy else self._busy.discard)(site)
 
-    def set_starting(self, site: object, *, is_starting: bool) -> None:
-        """Note whether a site waits for its first answers."""
-        (self._starting.add if is_starting else self._starting.discard)(site)
-
     @property
     def allowed(self) -> int:
         """The most that may be asked in a minute now."""
-        is_busy = self._busy or self._starting
+        is_busy = self._busy or self.starting
         return self._per_minute if is_busy else max(1, self._per_minute // 2)
 
     @property
@@ -116,7 +113,7 @@ class CommandBudget:
             return 0.0
         share = max(0.0, used / allowed - FREE) / (1 - FREE)
         pause_s = STEEPNESS * WINDOW_S / allowed * share**2
-        due_at = self._asked[-1] + (0.0 if self._starting else min(WINDOW_S, pause_s))
+        due_at = self._asked[-1] + (0.0 if self.starting else min(WINDOW_S, pause_s))
         if used >= allowed:
             due_at = max(due_at, self._asked[-allowed] + WINDOW_S)
         return due_at - self._clock()

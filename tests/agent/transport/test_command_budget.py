@@ -45,7 +45,7 @@ async def test_no_minute_has_more_than_the_budget(time: Time, state: str, most: 
     """A site that starts waits for nothing until it has used up all."""
     budget = CommandBudget(12, clock=time)
     budget.set_busy(SITE, is_busy=state == "busy")
-    budget.set_starting(SITE, is_starting=state == "starting")
+    budget.starting |= {SITE} if state == "starting" else set()
     found = await asked_at(budget, time, for_s=600.0)
     assert max(sum(at <= other < at + 60.0 for other in found) for at in found) <= most
     assert len(found) > 0.6 * 10 * most, "it is used"

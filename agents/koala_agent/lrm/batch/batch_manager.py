@@ -160,7 +160,7 @@ class BatchManager(ManagerPart):
         return "" if tracked is None else tracked.row.number
 
     async def run(self) -> None:
-        self._budget.set_starting(self, is_starting=True)
+        self._budget.starting.add(self)
         self._opened.set()
         try:
             async with asyncio.TaskGroup() as group:
@@ -196,7 +196,7 @@ class BatchManager(ManagerPart):
             await self._pause()
 
     def _note_started(self) -> None:
-        self._budget.set_starting(self, is_starting=False)
+        self._budget.starting.discard(self)
         self._started.set()
 
     def _figures_due_s(self) -> float:

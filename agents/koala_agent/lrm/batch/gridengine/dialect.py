@@ -70,10 +70,7 @@ from koala_agent.transport.interface import Answer, Command
 
 KEEP_S = 600.0
 LIST_QUOTAS = """\
-quotas=$(qconf -srqs 2>&1); status=$?
-case $quotas in *"o resource quota set"*) exit 0;; esac
-echo "$quotas"
-exit $status
+all=$(qconf -srqs 2>&1) || case $all in *"o resource quota set"*) all=;; *) exit 1;; esac; echo "$all"
 """
 QUOTAS = Command(argv=("/bin/sh", "-c", LIST_QUOTAS), keep_s=KEEP_S)
 """`qconf` fails where there are none, and what fails is not kept."""
