@@ -36,7 +36,7 @@ def start(paths: Sequence[Path]) -> int:
     print(f"log: {log}")
     if not started.report.endswith(f": {REGISTERED}"):
         for path, config in zip(paths, configs, strict=True):
-            state = _status(config)
+            state = status_of(config)
             if not state["registered"]:
                 goes_on = "tries again by itself" if state["running"] else "is not served"
                 print(
@@ -95,7 +95,7 @@ def stop(path: Path) -> int:
 def status(path: Path, *, as_json: bool) -> int:
     """Print whether the agent runs, and whether its site is registered."""
     config = read_config(path)
-    state = _status(config)
+    state = status_of(config)
     if as_json:
         print(json.dumps(state, indent=2))
     elif state["running"]:
@@ -107,12 +107,13 @@ def status(path: Path, *, as_json: bool) -> int:
     return 0 if state["running"] else 1
 
 
-def _status(config: Config) -> dict[str, object]:
+def status_of(config: Config) -> dict[str, object]:
+    """Return whether the agent runs, and the state of its link or what it waits for before."""
     state_dir = Path(config.agent.state_dir)
     running = detached.holder(lock_of(config))
     text = ""
     if running is not None:
-        text = "it has not yet tried to register"
+        text = f"starting; it waits for the first answers of its site ({config.system.title})"
         with suppress(OSError):
             text = (state_dir / STATUS_FILE).read_text(encoding="utf-8") or text
     return {

@@ -35,7 +35,7 @@ from koala.errors import ConfigError, LocalManagerError, UnreachableError
 from koala_agent import environments
 from koala_agent.accounts import accepted_users
 from koala_agent.assembly import dialect_of
-from koala_agent.background import lock_of
+from koala_agent.background import lock_of, status_of
 from koala_agent.config import read_config
 from koala_agent.config_tables import Config
 from koala_agent.link.endpoints import certified_address, why_refused
@@ -374,7 +374,9 @@ async def _ports(config: Config) -> str:
 
 async def _daemon(config: Config) -> str:
     await _connect(config.agent.daemon, "agent.daemon", "the daemon's `daemon.listen`")
-    return f"{config.agent.daemon} accepts connections"
+    state = status_of(config)
+    agent = f" (the agent: {state['status']})" if state["running"] else ""
+    return f"{config.agent.daemon} accepts connections{agent}"
 
 
 async def _connect(address: str, key: str, what: str) -> None:

@@ -3,8 +3,9 @@
 A batch system is shared, and its controller answers everybody. So commands that only ask
 (listings, figures, records) are bounded by a number a minute, whatever the number of jobs. Half of
 it is given at once, so that what a single job needs is asked when it is needed; then each one waits
-longer than the one before, and a stream of jobs is followed at an even pace. No minute has more
-than the number; while there is nothing to wait for, no more than half of it.
+longer than the one before, and a stream of jobs is followed at an even pace. A site that starts is
+unusable before it knows enough, and may use up all at once. No minute has more than the number;
+while there is nothing to wait for, no more than half of it.
 
 Commands that act (submit, cancel, gate) are counted, and wait for nothing: their number is that of
 the jobs, and somebody waits for them.
@@ -57,6 +58,8 @@ class CommandBudget:
         self._asks_total = self._acts_total = 0
         self._turn = asyncio.Lock()
         self._busy: set[object] = set()
+        self.starting: set[object] = set()
+        """Sites that wait for their first answers."""
 
     def set_busy(self, site: object, *, is_busy: bool) -> None:
         """Note whether a site has anything to wait for."""
@@ -65,7 +68,8 @@ class CommandBudget:
     @property
     def allowed(self) -> int:
         """The most that may be asked in a minute now."""
-        return self._per_minute if self._busy else max(1, self._per_minute // 2)
+        is_busy = self._busy or self.starting
+        return self._per_minute if is_busy else max(1, self._per_minute // 2)
 
     @property
     def counts(self) -> CommandCounts:
@@ -109,7 +113,7 @@ class CommandBudget:
             return 0.0
         share = max(0.0, used / allowed - FREE) / (1 - FREE)
         pause_s = STEEPNESS * WINDOW_S / allowed * share**2
-        due_at = self._asked[-1] + min(WINDOW_S, pause_s)
+        due_at = self._asked[-1] + (0.0 if self.starting else min(WINDOW_S, pause_s))
         if used >= allowed:
             due_at = max(due_at, self._asked[-allowed] + WINDOW_S)
         return due_at - self._clock()

@@ -40,13 +40,16 @@ async def asked_at(budget: CommandBudget, time: Time, *, for_s: float) -> list[f
     return found
 
 
-@pytest.mark.parametrize(("is_busy", "most"), [(True, 12), (False, 6)])
-async def test_no_minute_has_more_than_the_budget(time: Time, is_busy: bool, most: int) -> None:
+@pytest.mark.parametrize(("state", "most"), [("starting", 12), ("busy", 12), ("idle", 6)])
+async def test_no_minute_has_more_than_the_budget(time: Time, state: str, most: int) -> None:
+    """A site that starts waits for nothing until it has used up all."""
     budget = CommandBudget(12, clock=time)
-    budget.set_busy(SITE, is_busy=is_busy)
+    budget.set_busy(SITE, is_busy=state == "busy")
+    budget.starting |= {SITE} if state == "starting" else set()
     found = await asked_at(budget, time, for_s=600.0)
     assert max(sum(at <= other < at + 60.0 for other in found) for at in found) <= most
     assert len(found) > 0.6 * 10 * most, "it is used"
+    assert found.count(0.0) == (12 if state == "starting" else most // 2 + 1)
 
 
 async def test_acts_are_counted_and_take_nothing_from_the_budget(time: Time) -> None:

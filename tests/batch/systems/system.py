@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -10,9 +11,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from koala_agent.lrm.dialect import Dialect
 
@@ -21,6 +22,16 @@ UP_S = 180.0
 CLEAR_S = 90.0
 GPUS = 4
 """Those of each system; a cluster has two nodes."""
+BRISK = (
+    "poll_s = 0.3",
+    "commands_per_minute = 1200",
+    "gate_probe = false",
+)
+WRAPPER = """#!/bin/sh
+echo "$(date +%s.%N) {name} $*" >> {folder}/log
+if [ {name} = sbatch ] && [ -e {folder}/refuses ]; then echo "no account" >&2; exit 1; fi
+exec {real} "$@"
+"""
 RESOURCES = {"KOALA_DEV_FEATURES": "ib,rome", "KOALA_DEV_LICENSES": "matlab:3"}
 
 
@@ -42,6 +53,34 @@ class System(ABC):
     folder: Path
     login: dict[str, str] = field(default_factory=dict)
     """Variables that a user's shell has at the login node."""
+    settings: tuple[str, ...] = BRISK
+    """Lines of the agent's `[lrm]`."""
+    shim: Path | None = None
+    """Folder in front of the PATH of the agent's commands, in which they are counted."""
+
+    def watched(self, folder: Path, *programs: str) -> Self:
+        """Return this system with an agent of the default settings, whose commands are counted."""
+        folder.mkdir()
+        path = self.environment.get("PATH", os.environ["PATH"])
+        for name in programs:
+            if (real := shutil.which(name, path=path)) is not None:
+                text = WRAPPER.format(name=name, folder=folder, real=real)
+                (folder / name).write_text(text)
+                (folder / name).chmod(0o755)
+        return replace(self, settings=(), shim=folder)
+
+    def refuse(self, *, is_refusing: bool) -> None:
+        """Let the watched `sbatch` refuse all, or not any more."""
+        assert self.shim is not None
+        mark = self.shim / "refuses"
+        mark.touch() if is_refusing else mark.unlink()
+
+    def calls(self) -> list[tuple[float, str]]:
+        """Return the counted commands so far, with their words, and when they began."""
+        assert self.shim is not None
+        log = self.shim / "log"
+        rows = log.read_text().splitlines() if log.exists() else []
+        return [(float(at), words) for at, _, words in (row.partition(" ") for row in rows)]
 
     @property
     @abstractmethod
@@ -139,12 +178,13 @@ class System(ABC):
     def lrm_table(self, mark: str) -> str:
         """The agent's `[lrm]` for this system; `mark` is a variable of every batch job."""
         name, _, value = mark.partition("=")
-        lines = [f'kind = "{self.kind}"', "poll_s = 0.3"]
-        lines.append(f"command_limit_s = {self.command_limit_s}")
-        lines.append("commands_per_minute = 1200")
-        lines.append("gate_probe = false")
+        lines = [f'kind = "{self.kind}"', *self.settings]
+        if self.settings:
+            lines.append(f"command_limit_s = {self.command_limit_s}")
         more, variables = self.words_with(name, value)
         given = {**self.environment, **variables}
+        if self.shim is not None:
+            given["PATH"] = f"{self.shim}:{self.environment.get('PATH', '/usr/bin:/bin')}"
         pairs = ", ".join(f'{key} = "{text}"' for key, text in given.items())
         return "\n".join(["[lrm]", *lines, *more, f"environment = {{ {pairs} }}", ""])
 

@@ -127,6 +127,7 @@ class BatchManager(ManagerPart):
         self._happened_at = -math.inf  # the last event that a listing may tell more about
         self._reported_idle: Idle | None = None
         self._opened = asyncio.Event()
+        self._started = asyncio.Event()  # the first figures are known, or cannot be had now
         self._closing = asyncio.Event()
         self._reason_lock = asyncio.Lock()
         self._silence = ""  # the reason why the site gives no answers; empty while it does
@@ -159,6 +160,7 @@ class BatchManager(ManagerPart):
         return "" if tracked is None else tracked.row.number
 
     async def run(self) -> None:
+        self._budget.starting.add(self)
         self._opened.set()
         try:
             async with asyncio.TaskGroup() as group:
@@ -169,17 +171,20 @@ class BatchManager(ManagerPart):
                 beside.cancel()
                 self._probe.cancel()
         finally:
+            self._note_started()
             self._table.close()
 
     async def _run_polls(self, group: asyncio.TaskGroup) -> None:
         while True:
             try:
-                await self._listings.poll()
+                await self._listings.poll(may_share_first=True)
                 await self._gatekeeper.poll()
-                await self._bookings.poll()
+                await self._bookings.try_to_learn()
                 self._report_changes()
                 if self._clock() - self._figures.asked_at >= self._figures_due_s():
                     await self._figures.poll()
+                self._note_started()
+                await self._bookings.poll()
                 await self._figures.forecast()
                 self._report_idle()
                 await self._cancellations.cancel_unwanted()
@@ -187,7 +192,12 @@ class BatchManager(ManagerPart):
                 self._probe.start_when_due(group, self._idle_told)
             except LocalManagerError as error:
                 self._mark_silent(error)
+                self._note_started()
             await self._pause()
+
+    def _note_started(self) -> None:
+        self._budget.starting.discard(self)
+        self._started.set()
 
     def _figures_due_s(self) -> float:
         """Return the age at which figures are asked for again: sooner after an event."""
@@ -342,7 +352,7 @@ class BatchManager(ManagerPart):
                 log.debug("batch.reason_unknown", claim=tracked.row.claim, reason=str(error))
 
     async def listing(self) -> tuple[Listed, ...]:
-        await self._listings.poll()
+        await self._listings.poll(may_share_first=True)
         return tuple(one.listed() for one in self._claims.all() if not one.lacks_job())
 
     async def find(self, claim: str) -> Listed | None:
@@ -352,18 +362,11 @@ class BatchManager(ManagerPart):
         return None if tracked is None or tracked.lacks_job() else tracked.listed()
 
     async def idle(self) -> Idle:
-        """See `LocalManager`. Only the first figures are asked for: then the polls do, and between
-        two of them the figures include what has happened to our claims. While a controller is away,
-        or its commands are, nothing is startable: jobs that may run elsewhere should. What is
-        returned counts as reported: the polls report each difference from it."""
-        if not (self._figures.are_known or self._silence):
-            try:
-                await self._listings.poll()
-                await self._figures.poll()
-                await self._gatekeeper.try_to_learn()
-                await self._bookings.try_to_learn()
-            except LocalManagerError as error:
-                self._mark_silent(error)
+        """See `LocalManager`. Only the polls ask; between two of them the figures include what has
+        happened to our claims. While a controller is away, or its commands are, nothing is
+        startable: jobs that may run elsewhere should. What is returned counts as reported: the
+        polls report each difference from it."""
+        await self._started.wait()
         self._reported_idle = self._idle_told()
         return self._reported_idle
 

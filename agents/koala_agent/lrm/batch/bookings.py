@@ -135,7 +135,6 @@ class Bookings(ManagerPart):
     async def poll(self) -> None:
         """End claims whose bookings are gone, in trouble or late, and delete bookings that no claim
         has. What fails is tried again with the next poll."""
-        await self.try_to_learn()
         self._end_late()
         booker = self._booker
         if booker is None or booker.list is None:

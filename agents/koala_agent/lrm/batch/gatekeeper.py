@@ -113,13 +113,6 @@ class Gatekeeper(ManagerPart):
             self.note_probe()
             self._ask_at = self._clock() + GATES_S
 
-    async def try_to_learn(self) -> None:
-        """Ask which gates there are, when it is time; without an answer they stay as they are."""
-        try:
-            await self.learn()
-        except LocalManagerError as error:
-            log.warning("gate.unknown", reason=str(error))
-
     async def check(self) -> None:
         """Check that there is a gate for a claim that is to be submitted. Raises
         LocalManagerError."""
@@ -155,9 +148,12 @@ class Gatekeeper(ManagerPart):
                 log.warning("gate.not_settled", claim=tracked.row.claim, reason=str(error))
 
     async def poll(self) -> None:
-        """Ask for the gates when it is time, and order once more what the last listing has
-        otherwise than it is wanted."""
-        await self.try_to_learn()
+        """Ask for the gates when it is time (without an answer they stay as they are), and order
+        once more what the last listing has otherwise than it is wanted."""
+        try:
+            await self.learn()
+        except LocalManagerError as error:
+            log.warning("gate.unknown", reason=str(error))
         self._note_cancelled()
         now = self._clock()
         wrong = [one for one in self._claims.open() if _is_wrong(one, now, set(self._refused))]

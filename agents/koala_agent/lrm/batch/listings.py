@@ -59,13 +59,15 @@ class Listings(ManagerPart):
         self._trials = asyncio.Semaphore(TRIALS_MAX)
         self._records_at: dict[str, float] = {}  # next lookup, by account
 
-    async def poll(self) -> None:
+    async def poll(self, *, may_share_first: bool = False) -> None:
         """Poll: compare one listing of each account with the table.
 
-        Callers that wait for a running poll share the next one, which may see more. Raises
-        LocalManagerError when our own account gets no answer: then the batch system is away.
+        Callers that wait for a running poll share the next one, which may see more; those who ask
+        about an earlier life alone `may_share_first`. Raises LocalManagerError when our own account
+        gets no answer: then the batch system is away.
         """
-        begun_before = self.count
+        is_first = may_share_first and not self._last[0]
+        begun_before = 0 if is_first else self.count
         async with self._lock:
             number, trouble = self._last
             if number <= begun_before:
