@@ -307,7 +307,8 @@ async def test_an_account_that_loses_the_right_books_no_more_and_gives_back_once
     """The cell lets no owner of a booking delete it then."""
     system.run("qconf", "-au", "nobody", "arusers")
     runner = _AsNobody(Shell(environment=of_commands(system.environment)))
-    async with serve(dialect=replace(system.dialect, user="nobody"), runner=runner) as (manager, witness):  # type: ignore[type-var]
+    own = replace(system.dialect, user="nobody")  # type: ignore[type-var]
+    async with serve(dialect=own, runner=runner) as (manager, witness):
         await until(lambda: manager.books == "qrsub")
         await manager.submit(booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 3600.0))
         system.run("qconf", "-du", "nobody", "arusers")
