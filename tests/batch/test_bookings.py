@@ -274,6 +274,28 @@ async def test_an_account_without_the_right_books_nothing(
             await manager.submit(booked(ask(CLAIM, time_limit_s=60.0), 60.0))
 
 
+@pytest.mark.parametrize("system", ["gridengine"], indirect=True)
+async def test_an_account_that_loses_the_right_books_no_more_and_gives_back_once_it_may(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """The cell lets no owner of a booking delete it then."""
+    system.run("qconf", "-au", "nobody", "arusers")
+    runner = _AsNobody(Shell(environment=of_commands(system.environment)))
+    own = replace(system.dialect, user="nobody")  # type: ignore[type-var]
+    async with serve(dialect=own, runner=runner) as (manager, witness):
+        await until(lambda: manager.books == "qrsub")
+        await manager.submit(booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 3600.0))
+        system.run("qconf", "-du", "nobody", "arusers")
+        with pytest.raises(RequestRefusedError, match="must be manager"):
+            await manager.submit(booked(ask(OTHER, processors=6, time_limit_s=LIMIT_S), 3600.0))
+        await until(lambda: manager.books == "")
+        await manager.withdraw(CLAIM)
+        await witness.until(Idle, lambda idle: "not given back: qrdel: denied" in idle.trouble)
+        system.run("qconf", "-au", "nobody", "arusers")
+        await until(lambda: not left(system))
+    system.run("qconf", "-du", "nobody", "arusers")
+
+
 @pytest.mark.parametrize("system", OF_STAFF, indirect=True)
 async def test_a_claim_in_a_reservation_that_exists_starts_there_and_is_expected_when_it_begins(
     serve: Serve, ask: Ask, system: System, dialect: Dialect

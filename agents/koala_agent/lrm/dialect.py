@@ -203,7 +203,7 @@ class Booking:
 class Booker:
     """Means to keep processors free for a claim from a known instant on.
 
-    - `name`: a word for people, as in "qrsub".
+    - `name`: a word for people, as in "qrsub". Without the right (`is_allowed`) it only gives back.
     - `book` makes the command for a placeholder, under the name of its batch job, and `read_booked`
       returns the number of the booking, with which `submit` gets the placeholder then. It raises
       RequestRefusedError where the processors cannot be had, and a transient LocalManagerError
@@ -221,6 +221,7 @@ class Booker:
     read_list: Callable[[Answer], Sequence[Booking]] = lambda _answer: ()
     delete: Callable[[str], Command] | None = None
     read_deleted: Callable[[Answer], None] = lambda _answer: None
+    is_allowed: bool = True
 
 
 class Dialect(ABC):

@@ -210,13 +210,13 @@ NO_LIST = said(status=1, err='"arusers" does not exist')
 
 
 def test_the_right_to_book_is_that_of_the_account() -> None:
-    assert booker(GRID, LISTED, said("root\n")) is not None
-    assert booker(GRID, NO_LIST, said("root\nann\n")) is not None
-    assert booker(GRID, NO_LIST, said("root\n")) is None
     denied = said(status=1, err="Error creating the reservation: Invalid user id")
-    assert booker(Slurm(user="ann"), denied) is None
-    assert booker(Slurm()) is None
-    assert booker(OAR()) is not None
+    bookers = [
+        *(booker(GRID, LISTED, said("root\n")), booker(GRID, NO_LIST, said("root\nann\n"))),
+        *(booker(GRID, NO_LIST, said("root\n")), booker(Slurm(user="ann"), denied)),
+        *(booker(Slurm()), booker(OAR())),
+    ]
+    assert [one and one.is_allowed for one in bookers] == [True, True, False, False, None, True]
 
 
 def test_commands_of_bookings_have_the_wishes_of_the_claim() -> None:

@@ -26,9 +26,9 @@ from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
 from koala_agent.lrm.dialect import LATE_S, PREFIX, Booker, Booking, JobState, claim_of
 from koala_agent.lrm.local_manager import EndCause, Placeholder, RequestRefusedError
 
-LEARN_S, UNKNOWN_S = 86_400.0, 60.0
-"""How often is asked whether our account may book; the same after an answer that could not be had.
-"""
+LEARN_S, UNKNOWN_S, DOUBT_S = 86_400.0, 60.0, 10.0
+"""How often is asked whether our account may book; the same after an answer that could not be had,
+and where bookings are refused."""
 TROUBLE_S = 60.0
 """How long a booking may be in trouble before its start, as while a machine restarts."""
 LOOK_S = 30.0
@@ -49,7 +49,7 @@ class Bookings(ManagerPart):
         super().__init__(shared)
         self._booker: Booker | None = None
         self._learning = asyncio.Lock()
-        self._ask_at = -math.inf
+        self._asked_at = self._ask_at = -math.inf
         self._made = 0  # bookings, counted before and after the command
         self._seen: dict[str, str] = {}  # claims and numbers, as of the last look
         self._is_settled = False  # nothing was left to do then
@@ -62,7 +62,9 @@ class Bookings(ManagerPart):
     @property
     def name(self) -> str:
         """Name of the way; empty for none, and as long as it is unknown."""
-        return "" if self._booker is None or not self._settings.books else self._booker.name
+        booker = self._booker
+        is_allowed = booker is not None and booker.is_allowed and self._settings.books
+        return booker.name if booker is not None and is_allowed else ""
 
     @property
     def is_giving_back(self) -> bool:
@@ -84,7 +86,7 @@ class Bookings(ManagerPart):
             now = self._clock()
             if now < self._ask_at or not self._settings.books:
                 return
-            self._ask_at = now + UNKNOWN_S
+            self._asked_at, self._ask_at = now, now + UNKNOWN_S
             try:
                 answers = [await self._breaker.ask(one, "") for one in self._dialect.booking()]
                 booker = self._dialect.read_booking(tuple(answers))
@@ -101,7 +103,7 @@ class Bookings(ManagerPart):
             return asked
         await self.try_to_learn()
         booker = self._booker
-        if booker is None or not self._settings.books:
+        if booker is None or not self.name:
             raise RequestRefusedError(NONE)
         if (late_s := self._calendar() - asked.begins_at) > 0 and not tracked.row.booking:
             raise RequestRefusedError(f"a booking that was to begin {late_s:.0f} s ago")
@@ -113,7 +115,12 @@ class Bookings(ManagerPart):
             command = booker.book(asked, name)
             self._is_settled, self._made = False, self._made + 1
             self._claims.change(tracked, booking=UNSURE)
-            number = booker.read_booked(await self._breaker.submit(command, asked.account))
+            answer = await self._breaker.submit(command, asked.account)
+            try:
+                number = booker.read_booked(answer)
+            except RequestRefusedError:  # is the account still allowed to?
+                self._ask_at = min(self._ask_at, self._asked_at + DOUBT_S)
+                raise
             self._is_settled, self._made = False, self._made + 1
             self._claims.change(tracked, booking=number)
         return replace(asked, booking=tracked.row.booking)
@@ -137,9 +144,10 @@ class Bookings(ManagerPart):
         has. What fails is tried again with the next poll."""
         self._end_late()
         booker = self._booker
-        if booker is None or booker.list is None:
-            return
         booked = self._booked()
+        is_known = bool(self.name or booked or self._seen or self._is_deleting)
+        if booker is None or booker.list is None or not is_known:
+            return
         is_missing = any(one.missing_since is not None for one in self._claims.open())
         is_due = bool(booked) and (is_missing or self._clock() >= self._list_at)
         if self._is_settled and booked == self._seen and not is_due:

@@ -36,7 +36,6 @@ from koala_agent.lrm.batch.gridengine.jobs import (
 )
 from koala_agent.lrm.batch.gridengine.quotas import Place, Set, idle_within, largest, quotas_of
 from koala_agent.lrm.batch.gridengine.reservations import (
-    AWAY,
     BOOK,
     BOOKINGS,
     CLOCK,
@@ -401,13 +400,14 @@ class GridEngine(Dialect):
         """See Dialect: advance reservations."""
         if not answers:
             return None
+        if AWAY.search(answers[1].err):
+            raise LocalManagerError(answers[1].complaint(), transient=True)
         listed, managers = (
             one.out.replace("\\\n", "") if not one.status else "" for one in answers
         )
         entries = ",".join(re.findall(r"^entries +(.*)$", listed, re.MULTILINE)).split(",")
-        if self.user not in {*(name.strip() for name in entries), *managers.split()}:
-            return None
         return Booker(
+            is_allowed=self.user in {*(name.strip() for name in entries), *managers.split()},
             name="qrsub",
             book=self._book,
             read_booked=read_booked,

@@ -389,9 +389,12 @@ class Slurm(Dialect):
 
     def read_booking(self, answers: tuple[Answer, ...]) -> Booker | None:
         """See Dialect: reservations, which operators and administrators of Slurm create."""
-        if not answers or "nvalid time" not in answers[0].err:
+        if not answers:
             return None
+        if AWAY.search(answers[0].err):
+            raise LocalManagerError(answers[0].complaint(), transient=True)
         return Booker(
+            is_allowed="nvalid time" in answers[0].err,
             name="reservation",
             book=self._book,
             read_booked=read_booked,
