@@ -36,6 +36,7 @@ from koala_agent.lrm.batch.gridengine.jobs import (
 )
 from koala_agent.lrm.batch.gridengine.quotas import Place, Set, idle_within, largest, quotas_of
 from koala_agent.lrm.batch.gridengine.reservations import (
+    AWAY,
     BOOK,
     BOOKINGS,
     CLOCK,
