@@ -292,7 +292,7 @@ async def test_an_account_that_loses_the_right_books_no_more_and_gives_back_once
         await manager.withdraw(CLAIM)
         await witness.until(Idle, lambda idle: "not given back: qrdel: denied" in idle.trouble)
         system.run("qconf", "-au", "nobody", "arusers")
-        await until(lambda: not left(system))
+        await until(lambda: not ours(system))
     system.run("qconf", "-du", "nobody", "arusers")
 
 
