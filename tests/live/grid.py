@@ -53,6 +53,8 @@ from tests.live.evidence import Evidence
 ROOT = Path(__file__).parents[2]
 MARK = "TEST_GRID"
 PATIENCE_S = 60.0
+PHASE_S = 600.0
+"""A job that waits longer for a phase will not come to it: the test fails, the others go on."""
 STOP_S = 60.0
 LONGEST_S = 120.0
 """How long a test waits for the end of a job that says nothing else."""
@@ -344,7 +346,7 @@ class Grid:
 
     async def phase(self, client: AsyncClient, job: str, *phases: str) -> str:
         """Wait until a job has come to one of these phases; which one. Ends count as a failure."""
-        async with aclosing(_notices(client, job)) as notices:
+        async with asyncio.timeout(PHASE_S), aclosing(_notices(client, job)) as notices:
             async for notice in notices:
                 if notice["phase"] in phases:
                     return str(notice["phase"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,15 @@ class GridEngineCell(System):
     def cancel(self, *numbers: str) -> None:
         """See System."""
         self.run("qdel", *numbers)
+
+    def bookings(self) -> list[str]:
+        """See System."""
+        return re.findall(r"^ *([0-9]+) ", self.run("qrstat", "-u", "*"), re.MULTILINE)
+
+    def unbook(self, *bookings: str) -> None:
+        """See System."""
+        for booking in bookings:
+            self.run("qrdel", booking)
 
     def suspend(self, number: str, *, is_over: bool = False) -> None:
         """See System."""

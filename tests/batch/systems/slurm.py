@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -53,6 +54,16 @@ class SlurmCluster(System):
     def cancel(self, *numbers: str) -> None:
         """See System."""
         self.run("scancel", *numbers)
+
+    def bookings(self) -> list[str]:
+        """See System."""
+        listed = self.run("scontrol", "-o", "show", "reservation")
+        return re.findall(r"^ReservationName=(\S+)", listed, re.MULTILINE)
+
+    def unbook(self, *bookings: str) -> None:
+        """See System."""
+        for booking in bookings:
+            self.run("scontrol", "delete", f"reservationname={booking}")
 
     def suspend(self, number: str, *, is_over: bool = False) -> None:
         """See System."""

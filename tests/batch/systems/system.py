@@ -110,12 +110,21 @@ class System(ABC):
             os.kill(process, signal.SIGCONT)
 
     def clear(self) -> None:
-        """Everybody's jobs are ended; returns when none is left."""
+        """Everybody's jobs and bookings are ended; returns when none is left."""
         until = time.monotonic() + CLEAR_S
-        while numbers := self.numbers():
-            assert time.monotonic() < until, numbers
-            with suppress(AssertionError):  # one that ended meanwhile
-                self.cancel(*numbers)
+        for listed, end in ((self.numbers, self.cancel), (self.bookings, self.unbook)):
+            while left := listed():
+                assert time.monotonic() < until, left
+                with suppress(AssertionError):  # one that ended meanwhile
+                    end(*left)
+
+    def bookings(self) -> list[str]:
+        """List everybody's bookings, where they are not jobs themselves."""
+        return []
+
+    def unbook(self, *bookings: str) -> None:
+        """Give back any bookings."""
+        self.cancel(*bookings)
 
     @abstractmethod
     def words_with(self, name: str, value: str) -> tuple[list[str], dict[str, str]]:
