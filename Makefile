@@ -140,7 +140,7 @@ check-reproduction: $(STAMP)  ## Compute some rows of the published reproduction
 	@$(BIN)/python -m tests.lab.papers.published
 
 .PHONY: bench-sim
-bench-sim: $(STAMP)  ## Measure the simulator beside plain loops (ARGS="--log FILE")
+bench-sim: $(STAMP)  ## Measure the simulators (ARGS="--log FILE")
 	@$(BIN)/python -m tests.bench --only multiqueue --only traces $(ARGS)
 
 .PHONY: bench

@@ -134,7 +134,7 @@ def offered(*words: str, names_of: str = "") -> Offered:
     def complete(context: click.Context, _one: click.Parameter, incomplete: str) -> list[str]:
         from koala.cli import completion
 
-        found = words or completion.names_of(names_of, context.params.get("address"))
+        found = words or completion.names_of(names_of, context.meta.get("--address"))
         return begun(found, incomplete)
 
     return {"shell_complete": complete}
@@ -205,25 +205,28 @@ def source_argument(*, required: bool = True) -> Callable[[F], F]:
 
 
 def daemon_options(command: F) -> F:
-    """Decorate a command that calls the daemon: --json and --address."""
+    """Decorate a command that calls the daemon: --json and --address, which those look up that use
+    them (`koala.cli.output`, `koala.cli.requests`)."""
     return json_option(address_option(command))
 
 
-def _or_above(context: click.Context, one: click.Parameter, value: Any) -> Any:  # noqa: ANN401
-    """Take the value that was given to the group, before the name of the command."""
-    name, above = one.name or "", context.parent
-    if above is None or context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-        return value
-    is_above = above.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    return above.params[name] if is_above else value
+def _keep(context: click.Context, one: click.Parameter, value: Any) -> None:  # noqa: ANN401
+    """Keep the value for the whole command line: what a group was given holds for its command,
+    unless that is given its own."""
+    is_given = context.get_parameter_source(one.name or "") is ParameterSource.COMMANDLINE
+    flag = one.opts[-1]
+    context.meta[flag] = value if is_given else context.meta.get(flag, value)
 
 
 address_option = option(
     "--address", envvar="KOALA_ADDRESS", show_envvar=True, metavar="HOST:PORT",
-    callback=_or_above, help="Address of the daemon.",
+    callback=_keep, expose_value=False, help="Address of the daemon.",
     unset="that of your credentials, else of this machine",
 )  # fmt: skip
-json_option = option("--json", is_flag=True, callback=_or_above, help="Print JSON instead of text.")
+json_option = option(
+    "--json", is_flag=True, callback=_keep, expose_value=False,
+    help="Print JSON instead of text.",
+)  # fmt: skip
 define_option = option(
     "-D", "--define", multiple=True, metavar="NAME=VALUE",
     help="Define a variable of the description.",

@@ -12,7 +12,7 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options, examples, file, offered, option
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import note, print_answer, print_json, print_table, terminal_width
+from koala.cli.output import is_json, note, print_answer, print_json, print_table, screen
 from koala.cli.requests import ask
 from koala.errors import RejectedError, SpecError
 
@@ -39,20 +39,20 @@ name_argument = click.argument("name", help="Name of the file, as `koala files` 
 )
 @daemon_options
 @click.pass_context
-def files(context: click.Context, *, json: bool, address: str | None) -> None:
+def files(context: click.Context) -> None:
     """List, add or remove the files that jobs read.
 
     Without a command, list the files with their sizes and sites.
     """
     if context.invoked_subcommand is None:
-        _list(json, address)
+        _list()
 
 
 @click.command("list")
 @daemon_options
-def list_files(*, json: bool, address: str | None) -> None:
+def list_files() -> None:
     """List the files that your jobs can read, with their sites."""
-    _list(json, address)
+    _list()
 
 
 @examples(
@@ -69,16 +69,7 @@ def list_files(*, json: bool, address: str | None) -> None:
 @option("--there", is_flag=True, help="FILE is a path at the site, where it is already.")
 @option("--shared", is_flag=True, help="Everybody's jobs may read it.")
 @daemon_options
-def add(
-    *,
-    path: Path,
-    sites: Sequence[str],
-    name: str,
-    there: bool,
-    shared: bool,
-    json: bool,
-    address: str | None,
-) -> None:
+def add(*, path: Path, sites: Sequence[str], name: str, there: bool, shared: bool) -> None:
     """Add a file, or a folder of files, to a site.
 
     Jobs then name it in inputFile. A folder NAME becomes files NAME/...; inputFile=NAME/ means all.
@@ -97,7 +88,7 @@ def add(
                 for site in sites
             ]
 
-        _show_added(ask(address, take), json)
+        _show_added(ask(take))
         return
     files, left_out = files_below(path)
     found = [(one, _renamed(own, path.resolve().name, name)) for one, own in files]
@@ -123,13 +114,13 @@ def add(
                     before += entry.size_bytes
         return added
 
-    _show_added(ask(address, request), json)
+    _show_added(ask(request))
 
 
 @click.command
 @name_argument
 @daemon_options
-def where(*, name: str, json: bool, address: str | None) -> None:
+def where(*, name: str) -> None:
     """Show the sites that hold a file, or all files of a folder."""
     from koala.cli.render.documents import FILES
     from koala.cli.render.table import table
@@ -150,10 +141,8 @@ def where(*, name: str, json: bool, address: str | None) -> None:
             raise RejectedError(f"no file {name!r}: `koala files` lists all")
         return chosen
 
-    entries = ask(address, request)
-    print_answer(
-        {"files": entries}, lambda: table(FILES, entries, width=terminal_width()), as_json=json
-    )
+    entries = ask(request)
+    print_answer({"files": entries}, lambda: table(FILES, entries, screen()))
 
 
 @click.command
@@ -163,13 +152,13 @@ def where(*, name: str, json: bool, address: str | None) -> None:
     **offered(names_of="site"),
 )  # fmt: skip
 @daemon_options
-def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
+def remove(*, name: str, site: str) -> None:
     """Remove one of your files from its sites.
 
     A file that a job still needs cannot be removed. Files of a site are its administrator's.
     """
-    removed = ask(address, lambda client: client.remove_file(name, site=site))
-    if json:
+    removed = ask(lambda client: client.remove_file(name, site=site))
+    if is_json():
         print_json(removed)
     else:
         for site_name in removed.removed:
@@ -180,18 +169,17 @@ def remove(*, name: str, site: str, json: bool, address: str | None) -> None:
         raise Exit(1)
 
 
-def _list(json: bool, address: str | None) -> None:
+def _list() -> None:
     from koala.cli.render.documents import FILES
 
-    entries = ask(address, lambda client: client.files())
-    print_table("files", FILES, entries, as_json=json)
+    entries = ask(lambda client: client.files())
+    print_table("files", FILES, entries)
 
 
-def _show_added(entries: Sequence[AddedFile], json: bool) -> None:
+def _show_added(entries: Sequence[AddedFile]) -> None:
     print_answer(
         {"files": entries},
         lambda: "\n".join(f"{entry.file}  at {entry.site}" for entry in entries),
-        as_json=json,
     )
 
 

@@ -36,15 +36,7 @@ NONE = "none"
 )  # fmt: skip
 @option("--test", is_flag=True, help="Send a notification now.")
 @daemon_options
-def notify(
-    *,
-    mail: str | None,
-    webhook: str | None,
-    on: Sequence[str],
-    test: bool,
-    json: bool,
-    address: str | None,
-) -> None:
+def notify(*, mail: str | None, webhook: str | None, on: Sequence[str], test: bool) -> None:
     """Show or change how you are told of your jobs.
 
     It shows, too, what could not be delivered yet. `notify` in a description is for one job, and
@@ -66,8 +58,8 @@ def notify(
             test=test,
         )
 
-    found = ask(address, request)
-    print_answer(found, lambda: notifications_text(found), as_json=json)
+    found = ask(request)
+    print_answer(found, lambda: notifications_text(found))
 
 
 def _or_none(text: str) -> str:

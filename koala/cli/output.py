@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from koala.cli.render.table import Column
+    from koala.cli.render.table import Column, Screen
     from koala.views.records.base import Record
 
 JSON_VERSION = 1
@@ -65,43 +65,43 @@ def note(text: str) -> None:
 
 
 def print_list(
-    name: str, items: Sequence[object], text: Callable[[], str], *, as_json: bool, empty: str = ""
+    name: str, items: Sequence[object], text: Callable[[], str], *, empty: str = ""
 ) -> None:
     """Print a list of what `name` says, as JSON or as text; say so, or `empty`, if it is empty."""
-    if items or as_json:
-        print_answer({name: items}, text, as_json=as_json)
+    if items or is_json():
+        print_answer({name: items}, text)
     else:
         note(empty or f"no {name}")
 
 
-def print_table(
-    name: str, heads: Sequence[Column], rows: Sequence[object], *, as_json: bool
-) -> None:
+def print_table(name: str, heads: Sequence[Column], rows: Sequence[object]) -> None:
     """Print a list as `print_list` does, its text a table with these columns."""
     from koala.cli.render.table import table
 
-    print_list(name, rows, lambda: table(heads, rows, width=terminal_width()), as_json=as_json)
+    print_list(name, rows, lambda: table(heads, rows, screen()))
 
 
-def print_answer(
-    document: Mapping[str, object] | Record, text: Callable[[], str], *, as_json: bool
-) -> None:
+def print_answer(document: Mapping[str, object] | Record, text: Callable[[], str]) -> None:
     """Print an answer, as JSON or as text."""
-    if as_json:
+    if is_json():
         print_json(document)
     else:
         print(text())
 
 
-def terminal_width() -> int | None:
-    """Return the width of the terminal, None where standard output is not a terminal."""
+def is_json() -> bool:
+    """Return True if the command was given --json."""
+    return bool(click.get_current_context().meta.get("--json"))
+
+
+def screen() -> Screen:
+    """Return what standard output is: a terminal, with colours unless NO_COLOR is set, or a
+    file."""
+    from koala.cli.render.table import FILE, Screen
+
     if not sys.stdout.isatty():
-        return None
+        return FILE
     import shutil
 
-    return shutil.get_terminal_size().columns
-
-
-def is_coloured() -> bool:
-    """Return True if standard output is a terminal and NO_COLOR is not set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = shutil.get_terminal_size().columns
+    return Screen(width=width, is_coloured=not os.environ.get("NO_COLOR"))

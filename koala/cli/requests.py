@@ -31,15 +31,13 @@ RUNNER = "koala.cli.runner"
 
 
 def ask(
-    address: str | None,
-    request: Callable[[AsyncClient], Awaitable[T]],
-    *,
-    credentials: Credentials | None = None,
+    request: Callable[[AsyncClient], Awaitable[T]], *, credentials: Credentials | None = None
 ) -> T:
-    """Run one request over its own connection and return the result."""
+    """Run one request over its own connection and return the result. With `credentials`, the daemon
+    is theirs."""
     from koala.client.client import AsyncClient
 
-    _check_address(address)
+    address = given_address() if credentials is None else _checked(credentials.address)
 
     async def run() -> T:
         async with AsyncClient(address, credentials=credentials) as client:
@@ -48,11 +46,11 @@ def ask(
     return _runner().run(run())
 
 
-def call(address: str | None, request: Callable[[Connection], Awaitable[T]]) -> T:
+def call(request: Callable[[Connection], Awaitable[T]]) -> T:
     """Run one request as `ask` does, without the client's methods, which take time to import."""
     from koala.client.connection import Connection
 
-    _check_address(address)
+    address = given_address()
 
     async def run() -> T:
         async with Connection(address) as daemon:
@@ -76,13 +74,19 @@ def _runner() -> asyncio.Runner:
     return runner
 
 
-def _check_address(address: str | None) -> None:
+def given_address() -> str | None:
+    """Return what --address says. Raises SpecError."""
+    return _checked(click.get_current_context().meta.get("--address"))
+
+
+def _checked(address: str | None) -> str | None:
     """Check an address as given. Raises SpecError."""
     if address is not None and not _is_address(address):
         raise SpecError(
             f"address {address!r} (expected HOST:PORT, as in 127.0.0.1:7740, with a port of 1 to"
             f" {PORT_MAX})"
         )
+    return address
 
 
 def _is_address(text: str) -> bool:

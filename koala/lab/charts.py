@@ -16,6 +16,7 @@ from koala.lab.drawing import Picture
 from koala.lab.measures import Measure
 from koala.lab.sim.drawing import (
     COLOURS,
+    DASHES,
     MARKERS,
     STYLE,
     draw_shares,
@@ -172,7 +173,8 @@ def _draw_dots(axes: Axes, chart: Chart, divisor: float, *, is_difference: bool)
             x, means, yerr=list(zip(*ends, strict=True)) if ends else None,
             label=None if is_bars else name, color="black" if is_bars else colour,
             marker="" if is_bars else MARKERS[number % len(MARKERS)], markersize=3.5,
-            linestyle="-" if is_numbers else "", linewidth=1, elinewidth=0.8, capsize=2,
+            linestyle=DASHES[number // len(COLOURS) % len(DASHES)] if is_numbers else "",
+            linewidth=1, elinewidth=0.8, capsize=2,
         )  # fmt: skip
     if is_difference:
         axes.axhline(0, color="black", linewidth=0.6, zorder=0)

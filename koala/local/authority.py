@@ -22,7 +22,7 @@ authority = LazyGroup(
 @click.command
 @state_dir_argument
 @json_option
-def show(*, state_dir: Path, json: bool) -> None:
+def show(*, state_dir: Path) -> None:
     """Show expiry and fingerprint of the authority.
 
     With --json also its certificate."""
@@ -35,5 +35,4 @@ def show(*, state_dir: Path, json: bool) -> None:
     print_answer(
         found,
         lambda: f"expires      {moment(found['expires_at'])}\nfingerprint  {found['fingerprint']}",
-        as_json=json,
     )

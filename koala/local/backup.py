@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from koala.cli.arguments import file, json_option, option, state_dir_argument
-from koala.cli.output import note, print_json
+from koala.cli.output import is_json, note, print_json
 
 
 @click.command
@@ -18,7 +18,7 @@ from koala.cli.output import note, print_json
 )  # fmt: skip
 @option("--outputs", is_flag=True, help="Copy outputs and logs of jobs too, not only a list.")
 @json_option
-def backup(*, state_dir: Path, target: Path, outputs: bool, json: bool) -> None:
+def backup(*, state_dir: Path, target: Path, outputs: bool) -> None:
     """Back up a daemon's state; the daemon may be running.
 
     The backup has the journal as of one commit, with every event verified, and the keys and users.
@@ -29,7 +29,7 @@ def backup(*, state_dir: Path, target: Path, outputs: bool, json: bool) -> None:
 
     with progress("verifying the journal", 1.0) as update:
         made = back_up(state_dir, target, with_spool=outputs, progress=update)
-    if json:
+    if is_json():
         print_json(made.document())
         return
     print(made.path)
@@ -41,7 +41,7 @@ def backup(*, state_dir: Path, target: Path, outputs: bool, json: bool) -> None:
 @click.argument("source", type=file, metavar="BACKUP", help="A backup of `koala admin backup`.")
 @click.argument("state_dir", type=file, help="An empty or missing directory.")
 @json_option
-def restore(*, source: Path, state_dir: Path, json: bool) -> None:
+def restore(*, source: Path, state_dir: Path) -> None:
     """Restore a backup.
 
     Sites may be ahead of the restored journal. The daemon that starts there begins a later epoch,
@@ -52,7 +52,7 @@ def restore(*, source: Path, state_dir: Path, json: bool) -> None:
 
     with progress("verifying the journal", 1.0) as update:
         found = restore_backup(source, state_dir, progress=update)
-    if json:
+    if is_json():
         print_json({**found.document(), "state_dir": str(state_dir)})
         return
     print(state_dir)

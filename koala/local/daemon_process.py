@@ -121,7 +121,7 @@ def stop(*, config: Path) -> None:
 @click.command
 @config_argument
 @json_option
-def status(*, config: Path, json: bool) -> None:
+def status(*, config: Path) -> None:
     """Say whether the daemon runs, and where it serves.
 
     Exits with 1 if it does not run.
@@ -143,7 +143,7 @@ def status(*, config: Path, json: bool) -> None:
     else:
         since = f", since {running.since}" if running.since else ""
         text = f"running ({running.words}{since}), serving at {address or 'no address yet'}"
-    print_answer(found, lambda: text, as_json=json)
+    print_answer(found, lambda: text)
     if running is None:
         sys.stdout.flush()
         raise Exit(1)

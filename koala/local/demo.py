@@ -12,7 +12,7 @@ import sys
 import click
 
 from koala.cli.arguments import WholeNumber, json_option, option
-from koala.cli.output import note, print_json, say, terminal_width
+from koala.cli.output import is_json, note, print_json, say, screen
 from koala.errors import ConfigError, KoalaError
 
 JOBS = 14
@@ -29,7 +29,7 @@ class DemoFailedError(KoalaError):
 @option("--plain", is_flag=True, help="Print lines instead of the live view, also on a terminal.")
 @option("--no-web", is_flag=True, help="Start no web page.")
 @json_option
-def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool, json: bool) -> None:
+def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool) -> None:
     """Run a grid on this machine, with jobs.
 
     The grid has a daemon, five emulated sites with local users, file transfers, and co-allocated
@@ -54,13 +54,13 @@ def demo(*, jobs: int, seed: int, keep: bool, plain: bool, no_web: bool, json: b
         fill_stores(folder, seed=seed)
         note(f"starting a daemon and {len(folder.sites)} sites in {folder.state}")
         has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        run = DemoRun(planned, is_live=has_terminal and not (plain or json))
+        run = DemoRun(planned, is_live=has_terminal and not (plain or is_json()))
         try:
             found = run_grid(folder, run.run, web=None if no_web else note)
-            if json:
+            if is_json():
                 print_json({"jobs": found})
             else:
-                print(summary_text(found, width=terminal_width()))
+                print(summary_text(found, screen()))
             if any(job.phase != "Finished" for job in found):
                 count = sum(job.phase == "Finished" for job in found)
                 raise DemoFailedError(

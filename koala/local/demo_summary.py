@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koala.cli.render.documents import milliseconds, seconds
-from koala.cli.render.table import clean, column, table
+from koala.cli.render.table import FILE, Screen, clean, column, table
 from koala.views.records.jobs import JobDetails
 
 
-def summary_text(jobs: Sequence[JobDetails], *, width: int | None = None) -> str:
+def summary_text(jobs: Sequence[JobDetails], screen: Screen = FILE) -> str:
     """Format the table, and below it the reasons of jobs that did not finish."""
     heads = (
         column("JOB", "job"),
@@ -29,4 +29,4 @@ def summary_text(jobs: Sequence[JobDetails], *, width: int | None = None) -> str
         if job.phase != "Finished"
     ]
     legend = "PLACED and CLAIMED count tries; HELD is processors x seconds before the start."
-    return "\n".join([table(heads, jobs, width=width), "", legend, *reasons])
+    return "\n".join([table(heads, jobs, screen), "", legend, *reasons])

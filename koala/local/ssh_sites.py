@@ -10,7 +10,7 @@ import click
 
 from koala.cli.arguments import Number, OneOf, WholeNumber, address_option, examples, file, option
 from koala.cli.output import note
-from koala.cli.requests import ask
+from koala.cli.requests import ask, given_address
 from koala.common.protocol.names import SITE
 from koala.errors import ConfigError, LocalManagerError, SpecError
 
@@ -128,7 +128,6 @@ def connect(
     tunnel: tuple[int, ...],
     dry_run: bool,
     yes: bool,
-    address: str | None,
 ) -> None:
     """Bring a host into the grid over ssh.
 
@@ -144,7 +143,7 @@ def connect(
 
     name = _site_name(site, host)
     settings = dict(map(_setting, wishes))
-    daemon, user = ask(address, _caller)
+    daemon, user = ask(_caller)
     state_dir = str(Path.home() / STATE / name)
     control = shared_control(name, host, options) if where == "here" else ""
     record = SiteRecord(site=name, host=host, state_dir=state_dir, options=options, control=control)
@@ -161,7 +160,7 @@ def connect(
         processors=processors,
         wishes=settings,
     )
-    work = Connecting(request=request, record=record, wheel=wheel, tunnel=tunnel, address=address)
+    work = Connecting(request=request, record=record, wheel=wheel, tunnel=tunnel)
     asyncio.run(work.run(is_dry=dry_run, is_agreed=yes))
 
 
@@ -200,13 +199,11 @@ class Connecting:
         record: SiteRecord,
         wheel: Path | None,
         tunnel: tuple[int, ...],
-        address: str | None,
     ) -> None:
         self._request = request
         self._record = record
         self._wheel = wheel
         self._tunnel = tunnel
-        self._address = address
 
     async def run(self, *, is_dry: bool, is_agreed: bool) -> None:
         """Look, show, ask and do. Raises KoalaError."""
@@ -261,14 +258,14 @@ class Connecting:
     async def _token(self) -> str:
         from koala.client import AsyncClient
 
-        async with AsyncClient(self._address) as client:
+        async with AsyncClient(given_address()) as client:
             return str((await client.add_site(self._request.site)).token)
 
     async def _relay(self) -> str:
         """Return the address of the daemon's relay, which starts a little later than the daemon."""
         from koala.client import AsyncClient
 
-        async with AsyncClient(self._address) as client:
+        async with AsyncClient(given_address()) as client:
             return (await client.hello()).relay
 
     async def _bring_up_here(self, text: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import click
 
 from koala.cli.arguments import address_option, file, option
 from koala.cli.extras import needs_web
 from koala.cli.output import note
+from koala.cli.requests import given_address
 
 
 @click.command
@@ -32,32 +33,13 @@ from koala.cli.output import note
 )  # fmt: skip
 @address_option
 @needs_web
-def web(
-    *,
-    listen: str,
-    certificate: Path | None,
-    key: Path | None,
-    public_url: str,
-    link_file: Path | None,
-    results: Path | None,
-    journal: Path | None,
-    address: str | None,
-) -> None:
+def web(**options: Any) -> None:  # noqa: ANN401 - of WebSettings
     """Show the grid and its jobs in a browser.
 
     The process is a client of the daemon. The sign-in link that it prints signs one browser in as
     you; the next link is printed once a link is used. Others sign in with their tokens.
     """
     from koala.web.server import serve
-    from koala.web.settings import read_settings
+    from koala.web.settings import WebSettings
 
-    settings = read_settings(
-        listen,
-        public_url=public_url,
-        certificate=certificate,
-        key=key,
-        link_file=link_file,
-        results=results,
-        journal=journal,
-    )
-    serve(settings, address, say=lambda link: note(f"open {link}"))
+    serve(WebSettings(**options), given_address(), say=lambda link: note(f"open {link}"))

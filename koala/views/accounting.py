@@ -12,11 +12,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from statistics import median
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -160,38 +162,28 @@ def _live_charges(state: State, now: Instant) -> dict[JobId, list[Charge]]:
 
 @dataclass(slots=True)
 class _Row:
-    """Figures of one user, site, day or job."""
+    """Figures of one user, site, day or job, by the names of the record."""
 
-    finished: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    claims: int = 0
-    seconds: dict[str, Seconds] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, Seconds] = field(
+        default_factory=lambda: dict.fromkeys(("run_s", "held_s", "wasted_s"), 0.0)
+    )
     skews: list[Seconds] = field(default_factory=list)
-    failed_claims: int = 0
-    forwarded_bytes: int = 0
-    setbacks: int = 0
-    starts_stated: int = 0
-    starts_met: int = 0
 
     def document(self) -> accounts.ReportRow:
         """Make the row, without its subject."""
+        amounts: dict[str, Any] = {**{name: self.counts[name] for name in COUNTS}, **self.seconds}
         return accounts.ReportRow(
-            jobs_finished=self.finished,
-            jobs_failed=self.failed,
-            jobs_cancelled=self.cancelled,
-            claims=self.claims,
-            run_s=self.seconds.get("run_s", 0.0),
-            held_s=self.seconds.get("held_s", 0.0),
-            wasted_s=self.seconds.get("wasted_s", 0.0),
+            **amounts,
             skew_median_s=median(self.skews) if self.skews else None,
             skew_max_s=max(self.skews, default=None),
-            failed_claims=self.failed_claims,
-            forwarded_bytes=self.forwarded_bytes,
-            setbacks=self.setbacks,
-            starts_stated=self.starts_stated,
-            starts_met=self.starts_met,
         )
+
+
+COUNTS = (
+    *("jobs_finished", "jobs_failed", "jobs_cancelled", "claims", "failed_claims"),
+    *("forwarded_bytes", "setbacks", "starts_stated", "starts_met"),
+)
 
 
 class _Table:
@@ -211,30 +203,29 @@ class _Table:
             self._add_charge(job, charge, is_given_up=charge.attempt in given_up)
         for setback in job.setbacks:
             for row in self._rows(job, setback.at, setback.sites):
-                row.setbacks += 1
+                row.counts["setbacks"] += 1
         sites = tuple(dict.fromkeys(charge.site for charge in charges))
         if isinstance(job.phase, Finished | Failed | Cancelled):
             for row in self._rows(job, job.phase.at, sites):
-                row.finished += isinstance(job.phase, Finished)
-                row.failed += isinstance(job.phase, Failed)
-                row.cancelled += isinstance(job.phase, Cancelled)
+                row.counts["jobs_finished"] += isinstance(job.phase, Finished)
+                row.counts["jobs_failed"] += isinstance(job.phase, Failed)
+                row.counts["jobs_cancelled"] += isinstance(job.phase, Cancelled)
         self._add_start(job)
 
     def _add_charge(self, job: Job, charge: Charge, *, is_given_up: bool) -> None:
         at_site = (charge.site,)
         for row in self._rows(job, charge.granted_at, at_site):
-            row.claims += 1
+            row.counts["claims"] += 1
             if charge.stated is not None and charge.granted_at is not None:
-                row.starts_stated += 1
-                row.starts_met += charge.stated.has(charge.granted_at)
+                row.counts["starts_stated"] += 1
+                row.counts["starts_met"] += charge.stated.has(charge.granted_at)
         for row in self._rows(job, charge.ended_at, at_site):
-            row.failed_claims += charge.end in SITE_FAULTS
-            row.forwarded_bytes += charge.forwarded_bytes
+            row.counts["failed_claims"] += charge.end in SITE_FAULTS
+            row.counts["forwarded_bytes"] += charge.forwarded_bytes
         for kind, since, until in _spans(charge, self._period, self._now, is_given_up=is_given_up):
             for begin, end in self._pieces(since, until):
                 for row in self._rows(job, begin, at_site):
-                    amount = charge.processors * (end - begin)
-                    row.seconds[kind] = row.seconds.get(kind, 0.0) + amount
+                    row.seconds[kind] += charge.processors * (end - begin)
 
     def _add_start(self, job: Job) -> None:
         """Add the start skew of the last attempt of a job with several components."""

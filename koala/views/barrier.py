@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from koala.views.cells import milliseconds
-from koala.views.gantt import tick_places
 from koala.views.records.base import seconds_of
 from koala.views.records.jobs import JobDetails
 
@@ -34,7 +33,6 @@ class Barrier:
     released_at: float | None
     start_at: float | None
     skew_s: float | None
-    ticks: tuple[tuple[str, str], ...]
     missing: tuple[str, ...]
 
 
@@ -74,10 +72,6 @@ def barrier(job: JobDetails, now_at: float) -> Barrier:
                 passed_text=passed_text,
             )
         )
-    ticks = tuple(
-        (f"{100 * at / pass_span_s:.3f}%", f"+{at * 1000:g} ms")
-        for at in tick_places(pass_span_s, most=5)
-    )
     released = [float(at) for at, text in job.story if text.startswith("Releasing")]
     return Barrier(
         arrivals=tuple(arrivals),
@@ -85,6 +79,5 @@ def barrier(job: JobDetails, now_at: float) -> Barrier:
         released_at=released[-1] if released else None,
         start_at=seconds_of(job.timeline.start_at),
         skew_s=skew_s,
-        ticks=ticks,
         missing=tuple(arrival.label for arrival in arrivals if arrival.state == "missing"),
     )

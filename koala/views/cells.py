@@ -51,7 +51,6 @@ class JobCells(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     size: str
     sites: str
-    priority: str
     submitted_at: float
     wait_until: float | None
     started_at: float | None
@@ -111,7 +110,6 @@ def job_cells(job: JobSummary) -> JobCells:
         stage=stage(job.phase),
         size=f"{job.processors} in {job.components}" if job.components > 1 else str(job.processors),
         sites=", ".join(places) or NOTHING,
-        priority=job.priority,
         submitted_at=float(job.submitted_at),
         wait_until=seconds_of(job.started_at or job.ended_at),
         started_at=seconds_of(job.started_at),

@@ -22,6 +22,7 @@ Course: TypeAlias = JobDetails | JobTimeline
 SPAN_MIN_S = 0.05
 NEAR = 0.012
 """Marks closer than this share of the axis are one."""
+TICKS_MAX = 6
 _STEPS = (1.0, 2.0, 5.0)
 
 
@@ -227,12 +228,12 @@ def _ticks(axis: _Axis) -> tuple[Mark, ...]:
     )
 
 
-def tick_places(span: float, most: int = 6) -> Sequence[float]:
-    """Round places from 0 to `span`, at most `most` and the first."""
+def tick_places(span: float) -> Sequence[float]:
+    """Round places from 0 to `span`, at most TICKS_MAX and the first."""
     unit = 10.0**-6
     while True:
         for step in _STEPS:
-            if span / (step * unit) <= most:
+            if span / (step * unit) <= TICKS_MAX:
                 size = step * unit
                 return [index * size for index in range(int(span / size) + 1)]
         unit *= 10

@@ -117,13 +117,14 @@ class _LibraryLog(logging.Handler):
 
 def _bind(settings: WebSettings) -> socket.socket:
     """Listen at the port. Raises ConfigError."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    host, port = settings.place
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        bound.bind((settings.host, settings.port))
+        bound.bind((host, port))
         bound.listen(BACKLOG)
     except OSError:
         bound.close()
-        raise cannot_listen("--listen", f"{settings.host}:{settings.port}") from None
+        raise cannot_listen("--listen", settings.listen) from None
     return bound

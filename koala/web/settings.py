@@ -16,8 +16,9 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """Checked settings.
+    """Options of `koala web`. Raises ConfigError for wrong ones.
 
+    - `listen`: HOST:PORT; without TLS a loopback address.
     - `public_url`: the address at which browsers see the pages, if a proxy is in between.
     - `certificate`, `key`: PEM files for TLS; without them the process speaks plain HTTP.
     - `link_file`: the file that gets each new sign-in link.
@@ -25,14 +26,44 @@ class WebSettings:
     - `journal`: the journal or state directory that the page `Replay` shows.
     """
 
-    host: str = "127.0.0.1"
-    port: int = 0
+    listen: str = DEFAULT_LISTEN
     public_url: str = ""
     certificate: Path | None = None
     key: Path | None = None
     link_file: Path | None = None
     results: Path | None = None
     journal: Path | None = None
+
+    def __post_init__(self) -> None:
+        host, port = self.place
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("--certificate and --key: give both, or neither")
+        for name, path in (("--certificate", self.certificate), ("--key", self.key)):
+            if path is not None and not path.is_file():
+                raise ConfigError(f"{name} {path} (expected a PEM file that can be read)")
+        if self.certificate is None and not is_loopback(f"{_bracketed(host)}:{port}"):
+            raise ConfigError(
+                f"--listen {self.listen} without --certificate and --key (expected a loopback"
+                " address, since anybody on the way could read and change the pages)"
+            )
+        if self.results is not None and not self.results.is_dir():
+            raise ConfigError(f"--results {self.results} (expected a folder that can be read)")
+        if self.journal is not None and not self.journal.exists():
+            raise ConfigError(
+                f"--journal {self.journal} (expected a state directory, or a journal in it)"
+            )
+        _check_url(self.public_url)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port; an IPv6 address is without its brackets. Raises ConfigError."""
+        host, _, port = self.listen.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
+            raise ConfigError(
+                f"--listen {self.listen!r} (expected HOST:PORT, as in {DEFAULT_LISTEN}, with a port"
+                f" of 0 to {PORT_MAX})"
+            )
+        return host.strip("[]"), int(port)
 
     @property
     def is_secure(self) -> bool:
@@ -47,7 +78,8 @@ class WebSettings:
     def hosts(self, port: int) -> frozenset[str]:
         """Values of the header `Host` that are answered, for the port that was bound."""
         named = {urlsplit(self.public_url).netloc} if self.public_url else set()
-        names = {*LOOPBACK_NAMES} if is_loopback(f"{self.host}:{port}") else {_bracketed(self.host)}
+        host = _bracketed(self.place[0])
+        names = {*LOOPBACK_NAMES} if is_loopback(f"{host}:{port}") else {host}
         default_port = 443 if self.certificate is not None else 80
         ports = [f":{port}", *([""] if port == default_port else [])]
         return frozenset(named | {name + one for name in names for one in ports})
@@ -57,46 +89,7 @@ class WebSettings:
         if self.public_url:
             return self.public_url.rstrip("/")
         scheme = "https" if self.certificate is not None else "http"
-        return f"{scheme}://{_bracketed(self.host)}:{port}"
-
-
-def read_settings(
-    listen: str = DEFAULT_LISTEN,
-    *,
-    public_url: str = "",
-    certificate: Path | None = None,
-    key: Path | None = None,
-    link_file: Path | None = None,
-    results: Path | None = None,
-    journal: Path | None = None,
-) -> WebSettings:
-    """Check the options of `koala web`. Raises ConfigError."""
-    host, port = _split(listen)
-    if (certificate is None) != (key is None):
-        raise ConfigError("--certificate and --key: give both, or neither")
-    for name, path in (("--certificate", certificate), ("--key", key)):
-        if path is not None and not path.is_file():
-            raise ConfigError(f"{name} {path} (expected a PEM file that can be read)")
-    if certificate is None and not is_loopback(f"{_bracketed(host)}:{port}"):
-        raise ConfigError(
-            f"--listen {listen} without --certificate and --key (expected a loopback address,"
-            " since anybody on the way could read and change the pages)"
-        )
-    if results is not None and not results.is_dir():
-        raise ConfigError(f"--results {results} (expected a folder that can be read)")
-    if journal is not None and not journal.exists():
-        raise ConfigError(f"--journal {journal} (expected a state directory, or a journal in it)")
-    _check_url(public_url)
-    return WebSettings(
-        host=host,
-        port=port,
-        public_url=public_url,
-        certificate=certificate,
-        key=key,
-        link_file=link_file,
-        results=results,
-        journal=journal,
-    )
+        return f"{scheme}://{_bracketed(self.place[0])}:{port}"
 
 
 def _check_url(public_url: str) -> None:
@@ -116,14 +109,3 @@ def _check_url(public_url: str) -> None:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-def _split(listen: str) -> tuple[str, int]:
-    """Split HOST:PORT; an IPv6 address is without its brackets. Raises ConfigError."""
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
-        raise ConfigError(
-            f"--listen {listen!r} (expected HOST:PORT, as in {DEFAULT_LISTEN}, with a port of 0"
-            f" to {PORT_MAX})"
-        )
-    return host.strip("[]"), int(port)

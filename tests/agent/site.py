@@ -47,7 +47,6 @@ from koala_agent.starter.batch_rules import BatchRules
 from tests.lrm.harness import serving
 
 LIMIT_S = 60.0
-NUMBER = ArmNumber(epoch=1, counter=1)
 
 
 def boot_now() -> float:

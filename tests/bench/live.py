@@ -72,9 +72,6 @@ async def _submissions(folder: Path, jobs: int) -> list[Figure]:
             assert all(isinstance(result, AsyncJobHandle) for result in results)
         batched_s = perf_counter() - begun_at
         grown_bytes = await memory_bytes(grid, client) - before_bytes
-        queued = (await client.metrics())["queues"]["placement"]
-        restart_s = await restart(grid, client)
-        assert (await client.metrics())["queues"]["placement"] == queued
         # The newest first: the oldest holds the processors.
         every = [job["job"] for job in reversed(await client.list_jobs())]
         for first in range(0, len(every), CANCELS):
@@ -103,10 +100,6 @@ async def _submissions(folder: Path, jobs: int) -> list[Figure]:
                 limit=20.0,
                 how=f"growth of the daemon's resident memory over {jobs:,} queued jobs of two to "
                 "four components on a full grid",
-            ),
-            Figure(
-                name=f"restart with {queued:,} queued jobs", value=restart_s, unit="s",
-                how="SIGKILL, start, until the first answer: interpreter, replay, relay",
             ),
         ]  # fmt: skip
 
@@ -146,15 +139,6 @@ async def memory_bytes(grid: Grid, client: AsyncClient) -> int:
     """The daemon's resident memory when its inbox is empty."""
     await client.metrics()
     return int(psutil.Process(grid.pid("daemon")).memory_info().rss)
-
-
-async def restart(grid: Grid, client: AsyncClient) -> float:
-    """From the start of the process until it answers."""
-    grid.kill("daemon")
-    begun_at = perf_counter()
-    grid.start("daemon")
-    await grid.up(client)
-    return perf_counter() - begun_at
 
 
 # --- starts ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
@@ -36,8 +36,6 @@ BEAT_S = 2.0  # a daemon's default
 BATCH = 100
 LOT = 25
 ONE = f"&{TRUE}(count=1)"
-NEVER = f"&{TRUE}(count=4)(resourceManagerContact=full)"
-"""A job of a site that has no idle processor."""
 MB = 1_000_000
 END_S = 300.0
 
@@ -151,7 +149,6 @@ async def queue_limit(folder: Path, scale: float) -> list[Figure]:
     more = f"[limits]\njobs = {most}\n"
     async with a_daemon(folder, 10, more=more) as (grid, client), AsyncExitStack() as stack:
         sites = await stack.enter_async_context(agents(grid, 0, 10, 64))
-        daemon = Daemon(grid)
         crowds = [
             await stack.enter_async_context(clients(grid, name, count // 2, each, lot=LOT))
             for name in ("a", "b")
@@ -179,8 +176,6 @@ async def queue_limit(folder: Path, scale: float) -> list[Figure]:
                    value=1_000 * heard["late_s"]["p99"], how="at the ten sites"),
             Figure(name="overload: sites lost", value=heard["sessions"] - 10, unit="", limit=0,
                    how="the same"),
-            Figure(name="overload: memory at the end", value=daemon.memory / MB, unit="MB",
-                   how="the daemon's, resident"),
         ]  # fmt: skip
 
 
@@ -217,68 +212,27 @@ async def fairness(folder: Path, scale: float) -> list[Figure]:
 
 
 async def long_queue(folder: Path, scale: float) -> list[Figure]:
-    """100,000 jobs that wait: memory, lists, scans, restarts."""
+    """100,000 jobs that wait: lists, why, and who waits meanwhile."""
     jobs = round(100_000 * scale)
-    async with a_daemon(folder, 100) as (grid, client), AsyncExitStack() as stack:
-        daemon = Daemon(grid)
-        before, begun_at = daemon.memory, perf_counter()
+    async with a_daemon(folder, 100) as (_, client):
         for first in range(0, jobs, BATCH):
             results = await client.submit_many(
                 [a_queued_job(number) for number in range(first, first + BATCH)]
             )
             assert all(isinstance(result, AsyncJobHandle) for result in results), results[0]
-        submitted_s = perf_counter() - begun_at
-        grown = daemon.memory - before
         list_s, lag_s = await beside(client, client.list_jobs())
         newest_s, _ = await beside(client, client.list_jobs(last=50))
         why_s, _ = await beside(client, client.why(f"j{jobs // 2}"))
-        sites = await stack.enter_async_context(agents(grid, 0, 100, 1))  # too small for any job
-        await pause(3 * BEAT_S)
-        handled_s = (await client.metrics())["handling_s"]
-        scans, late_s = 10, []
-        for number in range(scans):
-            await client.change_site(a_site(number), "drain")
-            begun_at = perf_counter()
-            await client.change_site(a_site(number), "resume")  # all jobs are tried again
-            await client.metrics()
-            late_s.append(perf_counter() - begun_at)
-        scan_s = ((await client.metrics())["handling_s"] - handled_s) / scans
-        heard = await sites.ask("report")
-        grid.kill("daemon")
-        killed_s = await started_s(grid, client)
-        again_memory = Daemon(grid).memory
-        assert (await phases(client))["Placing"] == jobs
-        begun_at = perf_counter()
-        assert grid.terminate("daemon", limit_s=END_S) == 0
-        ended_s = perf_counter() - begun_at
-        saved_s = await started_s(grid, client)
-        assert (await phases(client))["Placing"] == jobs
-        name = f"{jobs:,} queued jobs"
-        return [
-            Figure(name=f"{name}: submissions", value=jobs / submitted_s, unit="/s",
-                   how=f"one client, calls of {BATCH} jobs of two to four components, none alike"),
-            Figure(name=f"{name}: memory a job", value=grown / jobs / 1_000, unit="kB", limit=20,
-                   how="growth of the daemon's resident memory"),
-            Figure(name=f"{name}: list of all", value=list_s, unit="s",
-                   how="in pages, the client's work included"),
-            Figure(name=f"{name}: others' longest wait meanwhile", value=1_000 * lag_s, unit="ms",
-                   limit=1_000, how="a client that asks Hello again and again"),
-            Figure(name=f"{name}: list of the newest 50", value=1_000 * newest_s, unit="ms",
-                   how="the same"),
-            Figure(name=f"{name}: why", value=1_000 * why_s, unit="ms", how="of one in the middle"),
-            Figure(name=f"{name}: a change of the grid", value=1_000 * scan_s, unit="ms",
-                   how="handling a drain and a resume with 100 sites: every job is tried again"),
-            Figure(name=f"{name}: lateness of beats, p99", unit="ms", limit=1_000,
-                   value=1_000 * heard["late_s"]["p99"], how="at the 100 sites meanwhile"),
-            Figure(name=f"{name}: start after a kill", value=killed_s, unit="s",
-                   how="until the first answer: all events are replayed"),
-            Figure(name=f"{name}: memory after that", value=again_memory / MB, unit="MB",
-                   how="the daemon's, resident"),
-            Figure(name=f"{name}: an ordered end", value=ended_s, unit="s",
-                   how="TERM until the process is gone: the state is saved"),
-            Figure(name=f"{name}: start after that", value=saved_s, unit="s",
-                   how="until the first answer: the saved state is read"),
-        ]  # fmt: skip
+    name = f"{jobs:,} queued jobs"
+    return [
+        Figure(name=f"{name}: list of all", value=list_s, unit="s",
+               how="in pages, the client's work included"),
+        Figure(name=f"{name}: others' longest wait meanwhile", value=1_000 * lag_s, unit="ms",
+               limit=1_000, how="a client that asks Hello again and again"),
+        Figure(name=f"{name}: list of the newest 50", value=1_000 * newest_s, unit="ms",
+               how="the same"),
+        Figure(name=f"{name}: why", value=1_000 * why_s, unit="ms", how="of one in the middle"),
+    ]  # fmt: skip
 
 
 # --- sites ----------------------------------------------------------------------------------------
@@ -290,56 +244,40 @@ async def many_sites(folder: Path, scale: float) -> list[Figure]:
     each = count // processes
     async with a_daemon(folder, each * processes) as (grid, client), AsyncExitStack() as stack:
         daemon = Daemon(grid)
-        before, begun_cpu_s, begun_at = daemon.memory, daemon.cpu_s, perf_counter()
         crowds = await asyncio.gather(
             *(
                 stack.enter_async_context(agents(grid, number * each, each, 16))
                 for number in range(processes)
             )
         )
-        connected_s, connected_cpu_s = perf_counter() - begun_at, daemon.cpu_s - begun_cpu_s
-        grown = daemon.memory - before
         assert (await client.metrics())["sites"]["connected"] == each * processes
         await together(crowds, "report")
         begun_cpu_s, begun_at = daemon.cpu_s, perf_counter()
         await pause(10 * BEAT_S)
         idle_share = (daemon.cpu_s - begun_cpu_s) / (perf_counter() - begun_at)
-        idle = await together(crowds, "report")
+        await together(crowds, "report")
         alone_s = [await timed(client) for _ in range(50)]
         jobs = 100
-        begun_cpu_s, begun_at = daemon.cpu_s, perf_counter()
+        begun_at = perf_counter()
         results = await client.submit_many(["+" + f"(&{TRUE}(count=8))" * 3] * jobs)
         accepted = sum(isinstance(result, AsyncJobHandle) for result in results)
         while (await phases(client)).get("Finished", 0) < accepted + len(alone_s):
             await pause(0.2)
-        took_s, cpu_s = perf_counter() - begun_at, daemon.cpu_s - begun_cpu_s
+        took_s = perf_counter() - begun_at
         busy = await together(crowds, "report")
-        sites_s, _ = await beside(client, client.sites())
         name = f"{each * processes:,} sites"
         return [
-            Figure(name=f"{name}: connected in", value=connected_s, unit="s",
-                   how=f"from {processes} processes, two handshakes each"),
-            Figure(name=f"{name}: processor time of a connection", unit="ms",
-                   value=1_000 * connected_cpu_s / count,
-                   how="the daemon's, registration included"),
-            Figure(name=f"{name}: memory of a site", value=grown / count / 1_000, unit="kB",
-                   how="growth of the daemon's resident memory"),
             Figure(name=f"{name}: processor time while nothing happens", unit="of a processor",
                    value=idle_share, how=f"a beat every {BEAT_S:g} s for each of them"),
-            Figure(name=f"{name}: lateness of beats then, p99", unit="ms", limit=1_000,
-                   value=1_000 * max(one["late_s"]["p99"] for one in idle), how="at the sites"),
             Figure(name=f"{name}: submission answered, p50", unit="ms",
                    value=1_000 * percentile(alone_s, 0.5),
                    how="one job of one component at a time"),
             Figure(name=f"{name}: jobs from submission to Finished", value=accepted / took_s,
                    unit="/s", how=f"{jobs} jobs of three components, whose programs end at once"),
-            Figure(name=f"{name}: processor time of such a job", unit="ms",
-                   value=1_000 * cpu_s / accepted, how="the daemon's"),
             Figure(name=f"{name}: lateness of beats then, p99", unit="ms", limit=1_000,
                    value=1_000 * max(one["late_s"]["p99"] for one in busy), how="at the sites"),
             Figure(name=f"{name}: sessions lost", unit="", limit=0,
                    value=sum(one["sessions"] for one in busy) - each * processes, how="the same"),
-            Figure(name=f"{name}: list of them", value=1_000 * sites_s, unit="ms", how="one call"),
         ]  # fmt: skip
 
 
@@ -453,16 +391,6 @@ def total(found: list[dict[str, Any]], outcome: str) -> int:
 async def phases(client: AsyncClient) -> dict[str, int]:
     counts: dict[str, int] = (await client.metrics())["jobs"]
     return counts
-
-
-async def started_s(grid: Grid, client: AsyncClient) -> float:
-    """Start the daemon; until it answers."""
-    begun_at = perf_counter()
-    grid.start("daemon")
-    while True:
-        with suppress(TimeoutError):
-            await grid.up(client)
-            return perf_counter() - begun_at
 
 
 async def beside(client: AsyncClient, question: Awaitable[object]) -> tuple[float, float]:

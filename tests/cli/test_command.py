@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 
-import click
 import pytest
 
-from koala.cli.main import ALIASES, COMMANDS, application
+from koala.cli.main import COMMANDS
 from tests.cli.command import LIMIT_S, environment, koala, koala_here
 
 QUERIES = (
@@ -51,13 +48,6 @@ def test_the_version_is_one_line() -> None:
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.startswith("koala ")
     assert run.stdout.count("\n") == 1
-
-
-@pytest.mark.parametrize("name", [*COMMANDS, *ALIASES])
-def test_every_command_has_help(name: str) -> None:
-    run = koala_here(name, "--help")
-    assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.startswith(f"Usage: koala {name}")
 
 
 @pytest.mark.parametrize(
@@ -261,32 +251,3 @@ def test_the_nearest_command_is_named_when_one_is_mistyped() -> None:
         assert run.returncode == 2
         assert f"; did you mean {near}?" in run.stderr
     assert "did you mean" not in koala_here("xyzzy").stderr
-
-
-def commands_below(
-    group: click.Group, path: tuple[str, ...]
-) -> Iterator[tuple[str, click.Command]]:
-    """All listed commands, with the words that call them."""
-    context = click.Context(group, info_name=path[-1])
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        yield " ".join((*path, name)), command
-        if isinstance(command, click.Group):
-            yield from commands_below(command, (*path, name))
-
-
-def test_the_examples_of_help_texts_are_calls_of_their_commands() -> None:
-    count = 0
-    for words, command in commands_below(application, ("koala",)):
-        name = words.split()[-1]
-        for line in (command.epilog or "").splitlines()[2:]:
-            called = shlex.split(line.partition(" >")[0])
-            place = called.index(name) + 1
-            assert " ".join(called[:place]) in (words, f"koala {name}"), line
-            # Raises an error if the command has no such option, or takes fewer arguments.
-            context = click.Context(command, help_option_names=["-h", "--help"])
-            _, left, _ = command.make_parser(context).parse_args(called[place:])
-            assert left == [], line
-            count += 1
-    assert count >= 30

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC
+import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +17,7 @@ from koala.cli.render.documents import (
     size,
 )
 from koala.cli.render.job_list import jobs_text, read_format
+from koala.cli.render.table import FILE, Screen
 from koala.cli.render.timeline import timeline_text
 from koala.errors import SpecError
 from koala.local.demo_summary import summary_text
@@ -23,8 +25,17 @@ from koala.views.records.accounts import ClaimReport, Report
 from tests.cli.pictures import a_charge, a_course, a_job, a_part, a_report_row, a_site, a_timeline
 
 
+@pytest.fixture(autouse=True)
+def utc() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 def test_the_timeline_shows_figure_1_of_the_paper() -> None:
-    assert timeline_text(a_course(), width=78, zone=UTC) == "\n".join(
+    assert timeline_text(a_course(), Screen(78)) == "\n".join(
         [
             "j1  Finished",
             "",
@@ -63,7 +74,7 @@ def test_the_timeline_shows_figure_1_of_the_paper() -> None:
 
 
 def test_a_job_shows_its_components_and_its_story() -> None:
-    assert job_text(a_job(), zone=UTC) == "\n".join(
+    assert job_text(a_job()) == "\n".join(
         [
             "job        j1 of ann, low priority",
             "phase      Finished",
@@ -90,26 +101,26 @@ def test_a_job_shows_its_components_and_its_story() -> None:
 
 def test_a_job_with_a_deadline_shows_it_and_its_next_try() -> None:
     waiting = {"deadline_at": 4600.0, "next_try_at": 4500.5, "tries_left": 2}
-    lines = job_text(a_job(phase="Placing", deadline=waiting), zone=UTC).splitlines()
+    lines = job_text(a_job(phase="Placing", deadline=waiting)).splitlines()
     assert lines[3] == (
         "deadline   1970-01-01 01:16:40, 2 claiming tries left, the next at 1970-01-01 01:15:00"
     )
     over = {"deadline_at": 4600.0, "next_try_at": None, "tries_left": 0}
-    assert "deadline   1970-01-01 01:16:40\n" in job_text(a_job(deadline=over), zone=UTC)
+    assert "deadline   1970-01-01 01:16:40\n" in job_text(a_job(deadline=over))
 
 
 def test_a_waiting_component_shows_why_and_where_it_must_run() -> None:
     part = a_part(
         site=None, fixed_site="vu", end=None, claim=None, refusal="only 3 of 4 processors are idle"
     )
-    text = job_text(a_job(phase="Placing", parts=[part]), zone=UTC)
+    text = job_text(a_job(phase="Placing", parts=[part]))
     assert "west       (vu)" in text
     assert "only 3 of 4 processors are idle" in text
 
 
 def test_a_list_has_a_line_for_each_job() -> None:
     jobs = [a_job(), a_job(job="j20", phase="Failed", sites=[], reason="exit status 3: it\nbroke")]
-    assert jobs_text(jobs, zone=UTC).splitlines() == [
+    assert jobs_text(jobs).splitlines() == [
         "JOB  PHASE     PRIORITY  PARTS  PROCESSORS  PROGRAM  SITES      SUBMITTED"
         "         ELAPSED  USER  REASON",
         "j1   Finished  low           2           8  poisson  delft, vu  1970-01-01 00:16"
@@ -122,7 +133,7 @@ def test_a_list_has_a_line_for_each_job() -> None:
 def test_a_narrow_terminal_loses_the_least_important_columns_and_a_line_says_so() -> None:
     reason = "component 0 at vu ended with exit status 3"
     jobs = [a_job(), a_job(job="j20", phase="Failed", sites=["uva"], reason=reason)]
-    wide, narrow = (jobs_text(jobs, zone=UTC, width=width).splitlines() for width in (80, 60))
+    wide, narrow = (jobs_text(jobs, Screen(width)).splitlines() for width in (80, 60))
     assert all(len(line) <= 80 for line in wide)
     assert all(len(line) <= 60 for line in narrow)
     assert wide[0].split() == ["JOB", "PHASE", "PROCESSORS", "SUBMITTED", "ELAPSED", "REASON"]
@@ -137,17 +148,17 @@ def test_a_list_has_the_columns_that_were_asked_for_or_lines_of_a_template() -> 
     assert "NAME" in jobs_text(jobs).splitlines()[0]
     assert "NAME" not in jobs_text(jobs[1:]).splitlines()[0]
     columns = read_format("--format", "job,name,elapsed", now=5000.0)
-    assert columns(jobs, None, False).splitlines() == [
+    assert columns(jobs, FILE).splitlines() == [
         "JOB  NAME  ELAPSED",
         "j1   fit   1:06:30",
         "j2   -           -",
     ]
     lines = read_format("--format", "{job} {sites} {submitted_at:.0f}", now=5000.0)
-    assert lines(jobs, 5, True) == "j1 delft,vu 1000\nj2 delft,vu 1000"
+    assert lines(jobs, Screen(5, is_coloured=True)) == "j1 delft,vu 1000\nj2 delft,vu 1000"
     with pytest.raises(SpecError, match=r"--format 'colour' \(expected one of job, name, phase"):
         read_format("--format", "job,colour", now=0.0)
     with pytest.raises(SpecError, match="expected job, name, owner, phase,"):
-        read_format("--format", "{colour}", now=0.0)(jobs, None, False)
+        read_format("--format", "{colour}", now=0.0)(jobs, FILE)
 
 
 def test_sites_show_state_and_idle_processors() -> None:
@@ -176,7 +187,7 @@ def test_sites_that_are_away_show_why_and_that_they_are_drained() -> None:
         a_site(site="utrecht", state="drained", enrolment="enrolled", is_drained=True),
         a_site(site="old", state="disconnected"),
     ]
-    text = sites_text(sites, zone=UTC)
+    text = sites_text(sites)
     assert [re.split(r"\s{2,}", line)[1] for line in text.splitlines()[1:7]] == [
         "revoked, drained",
         "expired",
@@ -191,7 +202,7 @@ def test_sites_that_are_away_show_why_and_that_they_are_drained() -> None:
         " again",
         "leiden is away: a join token was made for it, and not used yet",
     ]
-    red = sites_text(sites[:1], coloured=True).splitlines()[1]
+    red = sites_text(sites[:1], Screen(is_coloured=True)).splitlines()[1]
     assert "\x1b[31mrevoked\x1b[0m, drained" in red
 
 

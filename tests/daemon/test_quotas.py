@@ -17,7 +17,6 @@ from koala.common.wire.v1 import koala_pb2 as pb
 from koala.common.wire.v1 import link_pb2
 from koala.common.wire.v1.koala_pb2_grpc import KoalaStub
 from koala.daemon.quotas import (
-    ConcurrencyQuota,
     FairQueue,
 )
 from koala.errors import ExhaustedError, SpecError
@@ -63,27 +62,6 @@ def test_a_bucket_of_somebody_stays_until_it_says_nothing_any_more() -> None:
     buckets.of("utrecht", 20.0)  # looks who has rested
     assert buckets.of("delft", 20.0) is not one
     assert buckets.of("delft", 20.0).remaining(20.0) == 1.0
-
-
-def test_seats_are_counted_for_all_and_for_each_user() -> None:
-    seats = ConcurrencyQuota("watchers", most=3, most_of_user=2, keys=("limits.a", "limits.b"))
-    with seats.slot("ann"), seats.slot("ann"):
-        with (
-            pytest.raises(
-                ExhaustedError, match=r"2 watchers of ann are here already \(.* 2: limits\.b"
-            ),
-            seats.slot("ann"),
-        ):
-            pass
-        with (
-            seats.slot("bob"),
-            pytest.raises(ExhaustedError, match=r"expected at most 3: limits\.a\)"),
-            seats.slot("eve"),
-        ):
-            pass
-        assert seats.taken == 2
-    with seats.slot("ann"):
-        assert seats.taken == 1
 
 
 async def test_a_user_who_floods_waits_for_himself_and_another_one_does_not() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import TypeAlias
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -165,4 +164,3 @@ TARGETS = (
     Target(name="link-up", make=an_upward_case, check=check_upward, share=0.5),
     Target(name="link-down", make=a_downward_case, check=check_downward, share=0.5),
 )
-Case: TypeAlias = list[bytes]

@@ -2,7 +2,6 @@
 
 import ast
 import gc
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,12 +80,6 @@ def other_modules() -> tuple[Module, ...]:
         for folder in OTHER_FOLDERS
         for path in sorted((ROOT / folder).rglob("*.py"))
     )
-
-
-@cache
-def words_of(text: str) -> frozenset[str]:
-    """List the words of a text, in lower case; those of a name that `_` separates one by one."""
-    return frozenset(re.findall("[a-z]+", text.lower()))
 
 
 @cache

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from koala.cli.render.gantt import gantt_text
+from koala.cli.render.table import Screen
 from koala.core.model.actions import PublishOutputs, StopClaim
 from koala.core.model.job import EndKind
 from koala.core.model.values import JobId
@@ -55,7 +56,7 @@ def test_the_course_of_a_job_has_every_attempt() -> None:
 
 
 def test_the_terminal_draws_a_line_for_each_component_and_a_sign_for_each_stage() -> None:
-    assert gantt_text(gantt(job_of(), 200.0), width=64).split("\n") == [
+    assert gantt_text(gantt(job_of(), 200.0), Screen(64)).split("\n") == [
         "            0         2.0 s     4.0 s     6.0 s     8.0 s 10.0 s",
         "            AB               !  C         D                   E",
         "attempt 1",
@@ -74,9 +75,9 @@ def test_the_terminal_draws_a_line_for_each_component_and_a_sign_for_each_stage(
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_the_drawing_fits_the_terminal_and_colours_change_no_character(width: int) -> None:
     chart = gantt(job_of(), 200.0)
-    plain = gantt_text(chart, width=width)
+    plain = gantt_text(chart, Screen(width))
     assert max(map(len, plain.split("\n"))) <= max(width, 40)
-    coloured = gantt_text(chart, width=width, coloured=True)
+    coloured = gantt_text(chart, Screen(width, is_coloured=True))
     assert COLOUR.sub("", coloured) == plain
     assert coloured != plain
 

@@ -11,7 +11,7 @@ from koala.client.grid_model import GridModel
 from koala.errors import ConfigError
 from koala.web.security import BODY_MAX, HEADERS, POLICY
 from koala.web.sessions import AGE_MAX_S, IDLE_MAX_S, SESSIONS_MAX, Sessions, SignInCode
-from koala.web.settings import read_settings
+from koala.web.settings import WebSettings
 from tests.web.pages import ORIGIN, secret, web
 
 live = pytest.mark.live
@@ -84,7 +84,7 @@ def test_a_sign_in_code_is_good_once_and_replaced() -> None:
 )
 def test_wrong_settings_are_refused(words: Mapping[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        read_settings(**words)  # type: ignore[arg-type]
+        WebSettings(**words)  # type: ignore[arg-type]
 
 
 # --- with a daemon --------------------------------------------------------------------------------

@@ -117,7 +117,9 @@ async def swap(hints: Path, secret: Path, stop: asyncio.Event) -> int:
 async def test_operators_can_play_back_a_past_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = WebSettings(journal=tmp_path / "state")
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    settings = WebSettings(journal=state)
     async with web(tmp_path, monkeypatch, settings) as found:
         async with found.stage.client() as client:
             job = await client.submit("&(executable=/bin/true)(count=4)")

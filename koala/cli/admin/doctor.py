@@ -10,7 +10,7 @@ import click
 from click.exceptions import Exit
 
 from koala.cli.arguments import daemon_options
-from koala.cli.output import print_json
+from koala.cli.output import is_json, print_json
 from koala.cli.requests import ask
 from koala.common.runtime import clock
 from koala.common.runtime.checkup import Check, Finding, NotableError, document, examine, is_well
@@ -31,7 +31,7 @@ SMALLEST = "&(executable=/bin/true)(maxWallTime=1)"
 
 @click.command
 @daemon_options
-def doctor(*, json: bool, address: str | None) -> None:
+def doctor() -> None:
     """Check what a first job needs, from address to disks.
 
     Each check has a line: ok, warning or FAILED, with what to do. Exits with 0 if none has failed.
@@ -39,7 +39,7 @@ def doctor(*, json: bool, address: str | None) -> None:
     """
 
     def show(finding: Finding) -> None:
-        if not json:
+        if not is_json():
             from koala.cli.output import clean_lines
 
             print(clean_lines(finding.line), flush=True)
@@ -50,8 +50,8 @@ def doctor(*, json: bool, address: str | None) -> None:
         checks = examination.checks if is_well(found) else {"disk here": disk_here}
         return [*found, *await examine(checks, show)]
 
-    findings = ask(address, request)
-    if json:
+    findings = ask(request)
+    if is_json():
         print_json(document(findings))
     if not is_well(findings):
         raise Exit(1)

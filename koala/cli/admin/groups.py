@@ -9,7 +9,7 @@ import click
 
 from koala.cli.arguments import daemon_options, examples, offered, option
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import print_answer, print_table, terminal_width
+from koala.cli.output import print_answer, print_table, screen
 from koala.cli.requests import ask
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ def set_group(
     name: str,
     add: Sequence[str],
     remove: Sequence[str],
-    json: bool,
-    address: str | None,
     **limits: str | None,
 ) -> None:
     """Add a group, or change its members and limits.
@@ -79,26 +77,25 @@ def set_group(
 
     changes = limits_of(limits)
     found = ask(
-        address,
         lambda client: client.set_group(name, add=add, remove=remove, limits=changes),
     )
-    print_answer(found, lambda: table(GROUPS, [found], width=terminal_width()), as_json=json)
+    print_answer(found, lambda: table(GROUPS, [found], screen()))
 
 
 @click.command("list")
 @daemon_options
-def list_groups(*, json: bool, address: str | None) -> None:
+def list_groups() -> None:
     """List your groups, or all of them for operators, with what their jobs have now."""
     from koala.cli.render.documents import GROUPS
 
-    groups: list[Group] = ask(address, lambda client: client.groups())
-    print_table("groups", GROUPS, groups, as_json=json)
+    groups: list[Group] = ask(lambda client: client.groups())
+    print_table("groups", GROUPS, groups)
 
 
 @click.command
 @name_argument
 @daemon_options
-def remove(*, name: str, json: bool, address: str | None) -> None:
+def remove(*, name: str) -> None:
     """Remove a group. Its members and their jobs stay. For administrators."""
-    found = ask(address, lambda client: client.remove_group(name))
-    print_answer(found, lambda: f"{name}  removed", as_json=json)
+    found = ask(lambda client: client.remove_group(name))
+    print_answer(found, lambda: f"{name}  removed")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.arguments import OneOf, daemon_options, examples, option, read_instant
-from koala.cli.output import print_answer, terminal_width
+from koala.cli.output import is_json, print_answer, screen
 from koala.cli.requests import ask
 from koala.errors import SpecError
 
@@ -71,8 +71,6 @@ def report(
     user: str,
     site: str,
     csv: bool,
-    json: bool,
-    address: str | None,
 ) -> None:
     """Report the cost of jobs.
 
@@ -80,13 +78,12 @@ def report(
     attempts; the start skew; claims that sites failed; and setbacks. `--by claim` adds the batch
     systems' job ids.
     """
-    if csv and json:
+    if csv and is_json():
         raise SpecError("--csv and --json cannot be combined")
     first, last = read_instant("--since", since), read_instant("--until", until)
     if first is not None and last is not None and first >= last:
         raise SpecError(f"--since {since} is not before --until {until}")
     shown = ask(
-        address,
         lambda client: client.report(by, since=first, until=last, user=user, site=site),
     )
     if csv:
@@ -94,7 +91,7 @@ def report(
         return
     from koala.cli.render.documents import report_text
 
-    print_answer(shown, lambda: report_text(shown, width=terminal_width()), as_json=json)
+    print_answer(shown, lambda: report_text(shown, screen()))
 
 
 def csv_text(report: Report | ClaimReport) -> str:

@@ -10,13 +10,13 @@ import click
 from koala.cli.arguments import daemon_options, examples, offered, option, site_argument
 from koala.cli.lazy_group import LazyGroup
 from koala.cli.output import (
-    is_coloured,
+    is_json,
     note,
     print_answer,
     print_json,
     print_list,
     print_table,
-    terminal_width,
+    screen,
 )
 from koala.cli.requests import ask
 from koala.errors import SpecError, UnknownSiteError
@@ -66,7 +66,7 @@ class SiteGroup(LazyGroup):
 )
 @daemon_options
 @click.pass_context
-def site(context: click.Context, *, json: bool, address: str | None) -> None:
+def site(context: click.Context) -> None:
     """List, add, drain, resume or revoke sites.
 
     Without a command, list the sites with their state and processors. `koala site SITE` shows this
@@ -74,12 +74,11 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    sites = ask(address, lambda client: client.sites())
+    sites = ask(lambda client: client.sites())
     print_list(
         "sites",
         sites,
         lambda: _text(sites),
-        as_json=json,
         empty="no site has joined; `koala site list` shows those that were added",
     )
 
@@ -87,40 +86,36 @@ def site(context: click.Context, *, json: bool, address: str | None) -> None:
 @click.command
 @site_argument
 @daemon_options
-def show(*, site: str, json: bool, address: str | None) -> None:
+def show(*, site: str) -> None:
     """Show a site with its state and processors."""
     from koala.cli.render.documents import more_lines
 
-    sites = ask(address, lambda client: client.sites())
+    sites = ask(lambda client: client.sites())
     shown = [entry for entry in sites if entry.site == site]
     if not shown:
         known = ", ".join(entry.site for entry in sites) or "none"
         raise UnknownSiteError(
             f"no site {site!r} (expected one of {known}); `koala site --help` lists the commands"
         )
-    print_answer(
-        shown[0], lambda: f"{_text(shown, is_detailed=True)}\n{more_lines(shown[0])}", as_json=json
-    )
+    print_answer(shown[0], lambda: f"{_text(shown, is_detailed=True)}\n{more_lines(shown[0])}")
 
 
 def _text(sites: Sequence[SiteStatus], *, is_detailed: bool = False) -> str:
     from koala.cli.render.documents import sites_text
 
-    return sites_text(
-        sites, width=terminal_width(), coloured=is_coloured(), is_detailed=is_detailed
-    )
+    return sites_text(sites, screen(), is_detailed=is_detailed)
 
 
 @click.command
 @site_argument
 @daemon_options
-def lost(*, site: str, json: bool, address: str | None) -> None:
+def lost(*, site: str) -> None:
     """Declare a site lost: confirm that no program of Koala runs there.
 
     Jobs that waited for the site may then start elsewhere. Programs that still run at the site
     would then run twice.
     """
-    _change(site, "lost", json, address)
+    _change(site, "lost")
 
 
 @examples(
@@ -135,7 +130,7 @@ def lost(*, site: str, json: bool, address: str | None) -> None:
 )  # fmt: skip
 @option("--ttl", default="24h", metavar="TIME", help="Lifetime of the token: 30m, 12h, 7d.")
 @daemon_options
-def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> None:
+def add(*, site: str, owner: str, ttl: str) -> None:
     """Enrol a site: print the command to run there.
 
     The command has a join token, which works once and expires. For a site that has joined before,
@@ -147,8 +142,8 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
     ttl_s = read_duration("--ttl", ttl)
     if not ttl_s:
         raise SpecError(f"--ttl {ttl!r} (expected a time that is not 0, as in 12h)")
-    enrolment = ask(address, lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
-    if json:
+    enrolment = ask(lambda client: client.add_site(site, owner=owner, ttl_s=ttl_s))
+    if is_json():
         print_json(enrolment)
         return
     note(f"on the login node of {site}, within {ttl}, where its {site}.toml is:")
@@ -157,25 +152,25 @@ def add(*, site: str, owner: str, ttl: str, json: bool, address: str | None) -> 
 
 @click.command("list")
 @daemon_options
-def enrolled(*, json: bool, address: str | None) -> None:
+def enrolled() -> None:
     """List the enrolled sites with the state of their certificates."""
     from koala.cli.render.documents import ENROLMENTS
 
-    sites = ask(address, lambda client: client.enrolments())
-    print_table("sites", ENROLMENTS, sites, as_json=json)
+    sites = ask(lambda client: client.enrolments())
+    print_table("sites", ENROLMENTS, sites)
 
 
 @click.command
 @site_argument
 @daemon_options
-def revoke(*, site: str, json: bool, address: str | None) -> None:
+def revoke(*, site: str) -> None:
     """Revoke a site: close its link and revoke its certificates.
 
     Its jobs run until their leases expire. `koala site add` enrols it again. Users revoke
     sites that serve them alone, operators any.
     """
-    enrolment = ask(address, lambda client: client.revoke_site(site))
-    print_answer(enrolment, lambda: f"{site}  {enrolment.state}", as_json=json)
+    enrolment = ask(lambda client: client.revoke_site(site))
+    print_answer(enrolment, lambda: f"{site}  {enrolment.state}")
 
 
 @click.command
@@ -183,42 +178,42 @@ def revoke(*, site: str, json: bool, address: str | None) -> None:
 @all_option
 @option("--wait", is_flag=True, help="Return when no claim is left at the site.")
 @daemon_options
-def drain(*, site: str | None, every: bool, wait: bool, json: bool, address: str | None) -> None:
+def drain(*, site: str | None, every: bool, wait: bool) -> None:
     """Drain a site, or all sites: no new claims; running jobs continue.
 
     The drain lasts until `koala site resume`, also over restarts. Ctrl-C ends the waiting, not the
     drain. Users may drain and resume a site that serves them alone.
     """
-    _change(_chosen(site, every), "drain", json, address, is_awaited=wait)
+    _change(_chosen(site, every), "drain", is_awaited=wait)
 
 
 @click.command
 @optional_site_argument
 @all_option
 @daemon_options
-def resume(*, site: str | None, every: bool, json: bool, address: str | None) -> None:
+def resume(*, site: str | None, every: bool) -> None:
     """Resume a drained site, or all sites; reset the error count."""
-    _change(_chosen(site, every), "resume", json, address)
+    _change(_chosen(site, every), "resume")
 
 
 @click.command
 @daemon_options
-def metrics(*, json: bool, address: str | None) -> None:
+def metrics() -> None:
     """Show the daemon's metrics."""
     from koala.cli.render.documents import metrics_text
 
-    shown = ask(address, lambda client: client.metrics())
-    print_answer(shown, lambda: metrics_text(shown), as_json=json)
+    shown = ask(lambda client: client.metrics())
+    print_answer(shown, lambda: metrics_text(shown))
 
 
 @click.command
 @daemon_options
-def queues(*, json: bool, address: str | None) -> None:
+def queues() -> None:
     """Show the placement queues with the jobs at their heads."""
     from koala.cli.render.documents import queues_text
 
-    shown = ask(address, lambda client: client.queues())
-    print_answer(shown, lambda: queues_text(shown, width=terminal_width()), as_json=json)
+    shown = ask(lambda client: client.queues())
+    print_answer(shown, lambda: queues_text(shown, screen()))
 
 
 def _chosen(site: str | None, every: bool) -> str | None:
@@ -228,9 +223,7 @@ def _chosen(site: str | None, every: bool) -> str | None:
     return site
 
 
-def _change(
-    site: str | None, verb: str, json: bool, address: str | None, *, is_awaited: bool = False
-) -> None:
+def _change(site: str | None, verb: str, *, is_awaited: bool = False) -> None:
     async def change(client: AsyncClient) -> list[SiteStatus]:
         names = [site] if site is not None else [entry.site for entry in await client.sites()]
         sites = [await client.change_site(name, verb) for name in names]
@@ -239,11 +232,10 @@ def _change(
             sites = [entry for entry in await client.sites() if entry.site in names]
         return sites
 
-    sites = ask(address, change)
+    sites = ask(change)
     print_answer(
         {"sites": sites} if site is None else sites[0],
         lambda: _text(sites),
-        as_json=json,
     )
 
 

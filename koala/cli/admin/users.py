@@ -14,12 +14,13 @@ from koala.cli.arguments import (
     WholeNumber,
     daemon_options,
     examples,
+    json_option,
     offered,
     option,
     read_instant,
 )
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import note, print_answer, print_json, print_table, terminal_width
+from koala.cli.output import is_json, note, print_answer, print_json, print_table, screen
 from koala.cli.requests import ask
 from koala.errors import SpecError
 
@@ -64,7 +65,7 @@ name_argument = click.argument("name", help="The user's name.", **offered(names_
     "--expires", default="0", metavar="TIME", help="Lifetime, such as 12h or 90d; 0: no expiry."
 )
 @daemon_options
-def add(*, name: str, role: str, expires: str, json: bool, address: str | None) -> None:
+def add(*, name: str, role: str, expires: str) -> None:
     """Add a user and print the user's credentials, only once.
 
     Save them as ~/.config/koala/credentials.toml with mode 0600. They replace the user's earlier
@@ -78,9 +79,9 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
     async def request(client: AsyncClient) -> tuple[User, str]:
         return await client.add_user(name, role=role, expires_s=expires_s), client.address
 
-    made, dialled = ask(address, request)
+    made, dialled = ask(request)
     there = made.address or dialled
-    if json:
+    if is_json():
         print_json({**made.document, "address": there})
         return
     assert made.token is not None
@@ -103,9 +104,7 @@ def add(*, name: str, role: str, expires: str, json: bool, address: str | None) 
     help="Lifetime of the user's credentials, such as 90d; 0: no expiry.",
 )  # fmt: skip
 @daemon_options
-def invite(
-    *, name: str, role: str, ttl: str, expires: str, json: bool, address: str | None
-) -> None:
+def invite(*, name: str, role: str, ttl: str, expires: str) -> None:
     """Invite a user: print the command with which the user gets credentials, once.
 
     The invitation is good for nothing else, and expires. For administrators.
@@ -122,12 +121,12 @@ def invite(
         user = await client.add_user(name, role=role, expires_s=expires_s, invited_s=ttl_s)
         return user, client.address
 
-    made, dialled = ask(address, request)
+    made, dialled = ask(request)
     there = made.address or dialled
     assert made.token is not None
     assert made.ca is not None
     text = Invitation(user=name, address=there, token=made.token, authority=made.ca.encode()).text()
-    if json:
+    if is_json():
         print_json({**made.document, "address": there, "invitation": text})
         return
     note(f"for {name}, within {ttl}; it works once:")
@@ -140,8 +139,8 @@ def invite(
     "--out", metavar="FILE", help="File for the credentials.",
     unset="~/.config/koala/credentials.toml",
 )  # fmt: skip
-@option("--json", is_flag=True, help="Print JSON.")
-def login(*, out: str | None, json: bool) -> None:
+@json_option
+def login(*, out: str | None) -> None:
     """Exchange an invitation for credentials, and store them.
 
     The invitation is read from standard input, as `koala user invite` prints it. An existing file
@@ -164,10 +163,10 @@ def login(*, out: str | None, json: bool) -> None:
         token=invitation.token,
         authority=invitation.authority,
     )
-    user = ask(invitation.address, lambda client: client.renew_token(), credentials=credentials)
+    user = ask(lambda client: client.renew_token(), credentials=credentials)
     assert user.token is not None
     write_credentials(path, replace(credentials, token=user.token))
-    if json:
+    if is_json():
         print_json({"user": user.user, "role": user.role, "credentials": str(path)})
         return
     print(f"{user.user}, {user.role}: credentials are in {path}")
@@ -196,8 +195,6 @@ def set_user(
     role: str | None,
     expires: str | None,
     group: str | None,
-    json: bool,
-    address: str | None,
     **limits: str | None,
 ) -> None:
     """Change a user's rights, lifetime, group and limits. The token stays. For administrators."""
@@ -208,31 +205,30 @@ def set_user(
     expires_s = None if expires is None else read_duration("--expires", expires)
     changes = limits_of(limits)
     found = ask(
-        address,
         lambda client: client.set_user(
             name, role=role or "", expires_s=expires_s, group=group, limits=changes
         ),
     )
-    print_answer(found, lambda: table(USERS, [found], width=terminal_width()), as_json=json)
+    print_answer(found, lambda: table(USERS, [found], screen()))
 
 
 @click.command("list")
 @daemon_options
-def list_users(*, json: bool, address: str | None) -> None:
+def list_users() -> None:
     """List the added users."""
     from koala.cli.render.documents import USERS
 
-    users = ask(address, lambda client: client.users())
-    print_table("users", USERS, users, as_json=json)
+    users = ask(lambda client: client.users())
+    print_table("users", USERS, users)
 
 
 @click.command
 @name_argument
 @daemon_options
-def revoke(*, name: str, json: bool, address: str | None) -> None:
+def revoke(*, name: str) -> None:
     """Revoke a user's credentials. The user's jobs stay."""
-    user = ask(address, lambda client: client.revoke_user(name))
-    print_answer(user, lambda: f"{name}  {user.state}", as_json=json)
+    user = ask(lambda client: client.revoke_user(name))
+    print_answer(user, lambda: f"{name}  {user.state}")
 
 
 @click.command
@@ -242,16 +238,7 @@ def revoke(*, name: str, json: bool, address: str | None) -> None:
 @option("--verb", default="", metavar="CALL", help="Only these calls, such as Submit or AddSite.")
 @option("--refused", is_flag=True, help="Only calls that were refused.")
 @daemon_options
-def audit(
-    *,
-    last: int,
-    user: str,
-    since: str | None,
-    verb: str,
-    refused: bool,
-    json: bool,
-    address: str | None,
-) -> None:
+def audit(*, last: int, user: str, since: str | None, verb: str, refused: bool) -> None:
     """Show the audit log: calls that changed something or were refused. For administrators."""
     from koala.cli.render.documents import AUDIT
 
@@ -260,10 +247,10 @@ def audit(
     newest = LINES_MAX if is_filtered else last
     lines = [
         line
-        for line in ask(address, lambda client: client.audit(last=newest))
+        for line in ask(lambda client: client.audit(last=newest))
         if user in ("", line.who)
         and verb.lower() in ("", line.verb.lower())
         and (not refused or line.outcome.startswith(REFUSED))
         and (since_at is None or line.at.timestamp() >= since_at)
     ][-last:]
-    print_table("lines", AUDIT, lines, as_json=json)
+    print_table("lines", AUDIT, lines)

@@ -13,7 +13,7 @@ from click.exceptions import Exit
 
 from koala.cli.arguments import WholeNumber, daemon_options, examples, jobs_argument, option
 from koala.cli.jobs.interrupt import InterruptNotice
-from koala.cli.output import is_coloured, note, print_json, say
+from koala.cli.output import is_json, note, print_json, say, screen
 from koala.cli.requests import ask
 from koala.common.runtime.progress_bar import QUIET_VARIABLE
 from koala.errors import KoalaError
@@ -29,15 +29,15 @@ COPIES_MAX = 20  # jobs whose copies are shown
 @click.command
 @jobs_argument
 @daemon_options
-def wait(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
+def wait(*, jobs: Sequence[str]) -> None:
     """Wait until jobs are over.
 
     Exits with 0 only if all of them have Finished.
     """
-    interrupt = InterruptNotice(address, jobs)
+    interrupt = InterruptNotice(jobs)
     with interrupt:
-        ends = ask(address, lambda client: wait_until_over(client, jobs, interrupt=interrupt))
-    if json:
+        ends = ask(lambda client: wait_until_over(client, jobs, interrupt=interrupt))
+    if is_json():
         print_json({"jobs": [{"job": job, **end._asdict()} for job, end in ends.items()]})
     else:
         for job, end in ends.items():
@@ -61,7 +61,7 @@ def wait(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
 @option("--job", default="", metavar="JOB", help="Only this job.")
 @option("--site", default="", metavar="SITE", help="Only this site.")
 @daemon_options
-def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -> None:
+def watch(*, after: int, job: str, site: str) -> None:
     """Print events as they happen.
 
     The command ends at Ctrl-C, with --job also when that job is over. Each line begins with the
@@ -70,19 +70,19 @@ def watch(*, after: int, job: str, site: str, json: bool, address: str | None) -
     """
     from koala.cli.render.documents import notice_text
 
-    interrupt = InterruptNotice(address, [job] if job else [])
+    interrupt = InterruptNotice([job] if job else [])
 
     async def request(client: AsyncClient) -> None:
         if job:
             interrupt.update(job, (await client.show(job)).phase)
         async for notice in client.watch(after=after, job=job, site=site):
-            if json:
+            if is_json():
                 print_json(notice, indent=None)
             else:
-                print(notice_text(notice, coloured=is_coloured()), flush=True)
+                print(notice_text(notice, screen()), flush=True)
 
     with interrupt:
-        ask(address, request)
+        ask(request)
 
 
 async def newest_notice(client: AsyncClient) -> int:

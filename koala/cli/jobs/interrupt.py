@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import click
 
 from koala.cli.output import note, say
-from koala.cli.requests import ask
+from koala.cli.requests import ask, given_address
 from koala.errors import KoalaError
 from koala.views.records.phases import TERMINAL_PHASES
 
@@ -25,7 +25,8 @@ class InterruptNotice:
     The message names the commands that show and cancel them. KeyboardInterrupt passes on.
     """
 
-    def __init__(self, address: str | None, jobs: Iterable[str] = ()) -> None:
+    def __init__(self, jobs: Iterable[str] = ()) -> None:
+        address = given_address()
         is_found = address is None or address == os.environ.get("KOALA_ADDRESS")
         self._at = "" if is_found else f" --address {shlex.quote(address or '')}"
         self._jobs = list(dict.fromkeys(jobs))
@@ -68,14 +69,14 @@ class InterruptNotice:
         )
 
 
-def offer_to_cancel(address: str | None, interrupt: InterruptNotice) -> None:
+def offer_to_cancel(interrupt: InterruptNotice) -> None:
     """Ask whether the job is to be cancelled; without a terminal it goes on."""
     jobs = interrupt.continuing
     if not jobs or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     try:
         if click.confirm(f"cancel {jobs[0]}?", default=False, err=True):
-            ask(address, lambda client: client.cancel(jobs))
+            ask(lambda client: client.cancel(jobs))
             note(f"{jobs[0]} is cancelled")
     except (click.Abort, KoalaError) as error:
         note(f"{jobs[0]} goes on" + (f": {error}" if str(error) else ""))

@@ -21,7 +21,7 @@ from koala.cli.arguments import (
     option,
 )
 from koala.cli.jobs.interrupt import InterruptNotice
-from koala.cli.output import print_json
+from koala.cli.output import is_json, print_json
 from koala.cli.requests import ask
 
 if TYPE_CHECKING:
@@ -43,24 +43,15 @@ STREAMS = ("stdout", "stderr", "both")
 @option("-p", "--process", type=WholeNumber(-1), default=-1, help="One process; -1: all.")
 @option("--stream", type=OneOf(STREAMS), default="both", help="Stream of the programs.")
 @daemon_options
-def logs(
-    *,
-    job: str,
-    follow: bool,
-    component: str | None,
-    process: int,
-    stream: str,
-    json: bool,
-    address: str | None,
-) -> None:
+def logs(*, job: str, follow: bool, component: str | None, process: int, stream: str) -> None:
     """Print the logs of a job's programs.
 
     With several processes each line begins with the component's label and the process. The index
     stands in for a missing label, and follows one that several components share.
     """
     chosen = chosen_component(component)
-    interrupt = InterruptNotice(address, [job] if follow else [])
-    printer = LogPrinter(as_json=json)
+    interrupt = InterruptNotice([job] if follow else [])
+    printer = LogPrinter()
 
     async def request(client: AsyncClient) -> None:
         interrupt.update(job, (await client.show(job)).phase)
@@ -69,7 +60,7 @@ def logs(
         )
 
     with interrupt:
-        ask(address, request)
+        ask(request)
 
 
 async def show_logs_meanwhile(
@@ -77,13 +68,12 @@ async def show_logs_meanwhile(
     job: str,
     waiting: Awaitable[T],
     *,
-    as_json: bool = False,
     by_site: bool = False,
 ) -> T:
     """Print what the job's programs write, until it is over; return what is awaited meanwhile."""
     import asyncio
 
-    printer = LogPrinter(as_json=as_json, by_site=by_site)
+    printer = LogPrinter(by_site=by_site)
     found, _ = await asyncio.gather(waiting, printer.follow(client, job))
     return found
 
@@ -96,11 +86,10 @@ class LogPrinter:
     def __init__(
         self,
         *,
-        as_json: bool = False,
         by_site: bool = False,
         write: Callable[[str], None] | None = None,
     ) -> None:
-        self._as_json = as_json
+        self._is_json = is_json()
         self._write = write or _print_text
         self._by_site = by_site
         self._attempt = 0
@@ -140,7 +129,7 @@ class LogPrinter:
         self._sites = {part.component: part.site or "" for part in shown.parts}
 
     def _print(self, writer: Writer, text: str, lines: LabelledLines) -> None:
-        if not self._as_json:
+        if not self._is_json:
             self._write(lines.add(writer, text))
         elif text:
             print_json(part_document(writer, text), indent=None)

@@ -16,7 +16,7 @@ from koala.cli.arguments import (
     job_argument,
     option,
 )
-from koala.cli.output import print_json, say, terminal_width
+from koala.cli.output import is_json, print_json, say, screen
 from koala.cli.requests import ask
 
 if TYPE_CHECKING:
@@ -34,15 +34,7 @@ if TYPE_CHECKING:
 @component_option
 @option("--force", is_flag=True, help="Replace existing files.")
 @daemon_options
-def outputs(
-    *,
-    job: str,
-    to: Path | None,
-    component: str | None,
-    force: bool,
-    json: bool,
-    address: str | None,
-) -> None:
+def outputs(*, job: str, to: Path | None, component: str | None, force: bool) -> None:
     """List or fetch the output files of a Finished job.
 
     Each file is in a folder named after its component's label, site or index. With --to a file
@@ -62,11 +54,11 @@ def outputs(
                 job, to, component=chosen, force=force, progress=update
             )
 
-    files = ask(address, request)
-    if json:
+    files = ask(request)
+    if is_json():
         print_json({"job": job, "files": [_plain(file) for file in files]})
     elif files:
-        print(outputs_text(files, width=terminal_width()))
+        print(outputs_text(files, screen()))
     else:
         say(f"{job} has no output files")
 

@@ -114,8 +114,6 @@ def run(
     group: str | None,
     detach: bool,
     command: Sequence[str],
-    json: bool,
-    address: str | None,
 ) -> None:
     """Run a command on several sites at the same time.
 
@@ -173,15 +171,13 @@ def run(
         job.check()
     except SpecError as error:
         raise _in_options(error) from error
-    interrupt = InterruptNotice(address)
+    interrupt = InterruptNotice()
     interrupt.before = "nothing was submitted"
     try:
         with interrupt:
-            end = ask(
-                address, lambda client: _run(client, job, interrupt, as_json=json, detach=detach)
-            )
+            end = ask(lambda client: _run(client, job, interrupt, detach=detach))
     except KeyboardInterrupt:
-        offer_to_cancel(address, interrupt)
+        offer_to_cancel(interrupt)
         raise
     if end is not None and end.phase != "Finished":
         note(f"{end.job} {end.phase}: {end.text}")
@@ -207,7 +203,7 @@ class _JobEnd(NamedTuple):
 
 
 async def _run(
-    client: AsyncClient, job: Job, interrupt: InterruptNotice, *, as_json: bool, detach: bool
+    client: AsyncClient, job: Job, interrupt: InterruptNotice, *, detach: bool
 ) -> _JobEnd | None:
     """Submit the job, show its output until it is over, and return its end."""
     after = await newest_notice(client)
@@ -215,7 +211,7 @@ async def _run(
     interrupt.before = ""
     interrupt.add(submitted.job)
     if detach:
-        print_submitted(submitted, is_json=as_json, is_dry_run=False)
+        print_submitted(submitted, is_dry_run=False)
         return None
     for warning in submitted.warnings:
         note(f"warning: {warning}")
@@ -223,7 +219,7 @@ async def _run(
     waiting = wait_until_over(
         client, [submitted.job], interrupt=interrupt, after=after, in_place=False
     )
-    ends = await show_logs_meanwhile(client, submitted.job, waiting, as_json=as_json, by_site=True)
+    ends = await show_logs_meanwhile(client, submitted.job, waiting, by_site=True)
     end = ends[submitted.job]
     status = (await client.show(submitted.job)).status
     return _JobEnd(submitted.job, end.phase, end.text, 1 if status is None else status)

@@ -22,7 +22,7 @@ from koala.cli.arguments import (
     option,
     read_instant,
 )
-from koala.cli.output import is_coloured, note, print_answer, print_json, print_list, terminal_width
+from koala.cli.output import is_json, note, print_answer, print_json, print_list, screen
 from koala.cli.requests import ask
 from koala.common.runtime import clock
 from koala.common.runtime.option_values import did_you_mean
@@ -70,8 +70,6 @@ def list_jobs(
     last: int,
     past: bool,
     form: str | None,
-    json: bool,
-    address: str | None,
 ) -> None:
     """List jobs, in the order of their submission."""
     from koala.cli.render.job_list import read_format
@@ -98,8 +96,8 @@ def list_jobs(
             await _check_user(client, user)
         return chosen[-last:] if last else chosen
 
-    jobs = ask(address, request)
-    print_list("jobs", jobs, lambda: render(jobs, terminal_width(), is_coloured()), as_json=json)
+    jobs = ask(request)
+    print_list("jobs", jobs, lambda: render(jobs, screen()))
 
 
 async def _check_site(client: AsyncClient, name: str) -> None:
@@ -125,27 +123,23 @@ def _check_known(option: str, name: str, known: Sequence[str]) -> None:
 @click.command
 @job_argument
 @daemon_options
-def show(*, job: str, json: bool, address: str | None) -> None:
+def show(*, job: str) -> None:
     """Show a job's components, start and recent history."""
     from koala.cli.render.documents import job_text
 
-    shown = ask(address, lambda client: client.show(job))
-    print_answer(
-        shown,
-        lambda: job_text(shown, width=terminal_width(), coloured=is_coloured()),
-        as_json=json,
-    )
+    shown = ask(lambda client: client.show(job))
+    print_answer(shown, lambda: job_text(shown, screen()))
 
 
 @click.command
 @job_argument
 @daemon_options
-def why(*, job: str, json: bool, address: str | None) -> None:
+def why(*, job: str) -> None:
     """Explain why a job waits, or how it ended."""
     from koala.cli.render.documents import why_text
 
-    shown = ask(address, lambda client: client.why(job))
-    print_answer(shown, lambda: why_text(shown), as_json=json)
+    shown = ask(lambda client: client.why(job))
+    print_answer(shown, lambda: why_text(shown))
 
 
 @examples(
@@ -172,25 +166,21 @@ def timeline(
     until: str | None,
     site: str | None,
     svg: Path | None,
-    json: bool,
-    address: str | None,
 ) -> None:
     """Draw the course of a job, or of the whole grid.
 
     Each line is a component at a site, each kind of bar a character. The letters are A submitted, B
     placed, C claimed, D started, E ended, with the times between below (KOALA, figure 1).
     """
-    if svg is not None and json:
+    if svg is not None and is_json():
         raise SpecError("--svg and --json cannot be combined")
     if bool(job) == grid:
         raise SpecError("timeline: expected a job, or --grid")
     if not grid and any((since, until, site)):
         raise SpecError("--since, --until and --site: allowed with --grid only")
-    columns = min(terminal_width() or 78, 120)
     if grid:
         since_at, until_at = read_instant("--since", since), read_instant("--until", until)
         whole = ask(
-            address,
             lambda client: client.grid_timeline(since=since_at, until=until_at, site=site or ""),
         )
         if svg is not None:
@@ -200,11 +190,9 @@ def timeline(
             return
         from koala.cli.render.gantt import grid_text
 
-        print_answer(
-            whole, lambda: grid_text(whole, width=columns, coloured=is_coloured()), as_json=json
-        )
+        print_answer(whole, lambda: grid_text(whole, screen().for_drawing))
         return
-    shown = ask(address, lambda client: client.timeline(job))
+    shown = ask(lambda client: client.timeline(job))
     if svg is not None:
         from koala.views.gantt import gantt
         from koala.views.gantt_svg import gantt_svg
@@ -214,9 +202,7 @@ def timeline(
         return
     from koala.cli.render.timeline import timeline_text
 
-    print_answer(
-        shown, lambda: timeline_text(shown, width=columns, coloured=is_coloured()), as_json=json
-    )
+    print_answer(shown, lambda: timeline_text(shown, screen().for_drawing))
 
 
 def _write_picture(text: str, path: Path) -> None:
@@ -236,13 +222,13 @@ def _write_picture(text: str, path: Path) -> None:
 @job_argument
 @click.argument("processors", type=click.IntRange(min=1))
 @daemon_options
-def resize(*, job: str, processors: int, json: bool, address: str | None) -> None:
+def resize(*, job: str, processors: int) -> None:
     """Ask for another size of a malleable job.
 
     It grows up to so many PROCESSORS when they are idle. To shrink, its newest components are asked
     to give way."""
-    shown = ask(address, lambda client: client.resize(job, processors))
-    print_answer(shown, lambda: f"{shown.job}  {processors} processors wanted", as_json=json)
+    shown = ask(lambda client: client.resize(job, processors))
+    print_answer(shown, lambda: f"{shown.job}  {processors} processors wanted")
 
 
 @examples(
@@ -251,15 +237,15 @@ def resize(*, job: str, processors: int, json: bool, address: str | None) -> Non
 @click.command
 @jobs_argument
 @daemon_options
-def cancel(*, jobs: Sequence[str], json: bool, address: str | None) -> None:
+def cancel(*, jobs: Sequence[str]) -> None:
     """Cancel jobs. A job that is over stays unchanged."""
-    results = ask(address, lambda client: client.cancel(jobs))
-    if json:
+    results = ask(lambda client: client.cancel(jobs))
+    if is_json():
         print_json({"jobs": results})
     for result in results:
         if result.error:
             note(result.error)
-        elif not json:
+        elif not is_json():
             print(f"{result.job}  {result.phase}")
     if any(result.error for result in results):
         raise Exit(1)

@@ -26,7 +26,7 @@ from koala.cli.arguments import (
     source_argument,
 )
 from koala.cli.jobs.interrupt import InterruptNotice
-from koala.cli.output import note, print_json, say
+from koala.cli.output import is_json, note, print_json, say
 from koala.cli.requests import ask, call
 from koala.common.runtime.progress_bar import QUIET_VARIABLE
 from koala.errors import KoalaError, SpecError
@@ -125,8 +125,6 @@ def submit(
     group: str,
     retry_for: float,
     define: Sequence[str],
-    json: bool,
-    address: str | None,
 ) -> None:
     """Submit a job description or batch script.
 
@@ -137,13 +135,13 @@ def submit(
     key = keys[0] if keys else None
     if key is not None and not key.strip():  # typical of an unset shell variable
         raise SpecError(f"--key {key!r}: the key is empty; leave out --key to submit without one")
-    text = _chosen(source, component, address)
+    text = _chosen(source, component)
     definitions = definitions_of(text.encode(), source, define)
     if show_rsl:
         print(_as_rsl(text))
         return
 
-    interrupt = InterruptNotice(address)
+    interrupt = InterruptNotice()
     interrupt.before = "nothing was submitted"
     shown: Shown = "log" if logs else "events" if watch else "phases"
 
@@ -162,20 +160,20 @@ def submit(
 
         submission = Submission(rsl=text, **settings)
         answer = submit_one(daemon, submission, dry_run=dry_run, retry_for_s=retry_for)
-        await _announced(answer, interrupt, source=source, key=key, json=json, dry_run=dry_run)
+        await _announced(answer, interrupt, source=source, key=key, dry_run=dry_run)
 
     async def submit_and_wait(client: AsyncClient) -> bool:
         from koala.cli.jobs.follow import newest_notice
 
         since = await newest_notice(client)
         answer = client.submit(text, retry_for_s=retry_for, **settings)
-        job = await _announced(answer, interrupt, source=source, key=key, json=json)
-        return await _wait(client, job, interrupt, since, shown=shown, as_json=json)
+        job = await _announced(answer, interrupt, source=source, key=key)
+        return await _wait(client, job, interrupt, since, shown=shown)
 
     with interrupt:
         if dry_run or not (wait or watch or logs):
-            call(address, submit_only)
-        elif not ask(address, submit_and_wait):
+            call(submit_only)
+        elif not ask(submit_and_wait):
             raise Exit(1)
 
 
@@ -185,7 +183,6 @@ async def _announced(
     *,
     source: str,
     key: str | None,
-    json: bool,
     dry_run: bool = False,
 ) -> str:
     """Wait for the answer to a submission, print it, and return the job."""
@@ -199,7 +196,7 @@ async def _announced(
         interrupt.before = f"{submitted.job} was accepted"
         interrupt.add(submitted.job)
     try:
-        print_submitted(submitted, is_json=json, is_dry_run=dry_run)
+        print_submitted(submitted, is_dry_run=dry_run)
     except OSError as error:
         accepted = f"{submitted.job} was accepted, but " if submitted.job else ""
         reason = error.strerror or str(error)
@@ -214,7 +211,6 @@ async def _wait(
     since: int,
     *,
     shown: Shown,
-    as_json: bool,
 ) -> bool:
     """Show phases, events or the log until the job is over; return True if it has Finished."""
     from koala.cli.jobs.follow import progress_text, wait_until_over
@@ -232,7 +228,7 @@ async def _wait(
     if shown == "log":
         from koala.cli.jobs.logs import show_logs_meanwhile
 
-        ends = await show_logs_meanwhile(client, job, waiting, as_json=as_json)
+        ends = await show_logs_meanwhile(client, job, waiting)
     else:
         ends = await waiting
     end = ends[job]
@@ -257,21 +253,21 @@ def _unanswered(key: str | None) -> str:
     return f"the daemon has not answered; the job may have been accepted: {again}"
 
 
-def _chosen(source: str, components: Sequence[str], address: str | None) -> str:
+def _chosen(source: str, components: Sequence[str]) -> str:
     """Read the description from a file, or build it from batch scripts. Raises SpecError."""
     if components and source:
         raise SpecError(f"{source!r} and --component cannot be combined")
     if components:
-        return _rsl_of_components(components, address)
+        return _rsl_of_components(components)
     if not source:
         raise SpecError("nothing to submit: give a FILE (- is standard input) or --component")
     text = _description(source)
     if text.startswith("#!") or source.endswith(SCRIPT_SUFFIXES):
-        return _rsl_of_script(source, text, address)
+        return _rsl_of_script(source, text)
     return text
 
 
-def _rsl_of_script(source: str, text: str, address: str | None) -> str:
+def _rsl_of_script(source: str, text: str) -> str:
     """Convert a batch script to RSL: at the only site of its batch system, else at any. Raises
     SpecError for one without directives."""
     from koala.job_descriptions.scripts.reading import system_of_script
@@ -282,14 +278,14 @@ def _rsl_of_script(source: str, text: str, address: str | None) -> str:
             f"{source!r} is a script without directives of a batch system (expected a job"
             " description or a batch script); run it with: koala run -- COMMAND"
         )
-    sites = _known_sites(address)
+    sites = _known_sites()
     alike = [name for name, site in sites.items() if site.system == system]
     site = alike[0] if len(alike) == 1 else ""
     note(f"a batch script for {system}: at {site or 'any site; --component SITE:SCRIPT names one'}")
     return _rsl_of_scripts([(site, source, text)], sites)
 
 
-def _rsl_of_components(components: Sequence[str], address: str | None) -> str:
+def _rsl_of_components(components: Sequence[str]) -> str:
     """Convert `SITE:SCRIPT` words to RSL. Raises SpecError."""
     scripts = []
     for word in components:
@@ -298,7 +294,7 @@ def _rsl_of_components(components: Sequence[str], address: str | None) -> str:
             raise SpecError(f"--component {word!r} (expected SITE:SCRIPT or SCRIPT)")
         scripts.append((site, path, _description(path)))
     is_named = any(site for site, _, _ in scripts)
-    return _rsl_of_scripts(scripts, _known_sites(address) if is_named else {})
+    return _rsl_of_scripts(scripts, _known_sites() if is_named else {})
 
 
 def _rsl_of_scripts(scripts: list[tuple[str, str, str]], sites: dict[str, ScriptSite]) -> str:
@@ -312,12 +308,12 @@ def _rsl_of_scripts(scripts: list[tuple[str, str, str]], sites: dict[str, Script
     return write_job(job.spec)
 
 
-def _known_sites(address: str | None) -> dict[str, ScriptSite]:
+def _known_sites() -> dict[str, ScriptSite]:
     """Return what the daemon knows of its sites; without it nothing is known."""
     from koala.job_descriptions.scripts.draft import ScriptSite
 
     try:
-        sites = ask(address, lambda client: client.sites())
+        sites = ask(lambda client: client.sites())
     except KoalaError:  # the submission itself tells it
         return {}
     return {
@@ -351,11 +347,11 @@ def _description(source: str) -> str:
     return description
 
 
-def print_submitted(submitted: Submitted, *, is_json: bool, is_dry_run: bool) -> None:
+def print_submitted(submitted: Submitted, *, is_dry_run: bool) -> None:
     """Print the warnings of a submission, and the job's id."""
     for warning in submitted.warnings:
         note(f"warning: {warning}")
-    if is_json:
+    if is_json():
         print_json(
             {
                 "job": submitted.job,

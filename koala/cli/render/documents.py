@@ -6,10 +6,10 @@ The records are those of docs/api.md. An unknown value is shown as `-`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, tzinfo
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from koala.cli.render.table import NOTHING, Column, clean, column, painted, table
+from koala.cli.render.table import FILE, NOTHING, Column, Screen, clean, column, painted, table
 from koala.views import units
 from koala.views.cells import site_state
 from koala.views.records.access import (
@@ -39,12 +39,7 @@ STORY_LINES = 12
 
 
 def sites_text(
-    sites: Sequence[SiteStatus],
-    *,
-    zone: tzinfo | None = None,
-    width: int | None = None,
-    coloured: bool = False,
-    is_detailed: bool = False,
+    sites: Sequence[SiteStatus], screen: Screen = FILE, *, is_detailed: bool = False
 ) -> str:
     """Format `koala site`: one line a site, then why no more is idle, reasons of absences,
     troubles, notices, and in detail the commands at its batch system."""
@@ -64,17 +59,14 @@ def sites_text(
         for site in sites
         if site.trouble
     ]
-    absences = [
-        f"{clean(site.site)} is away: {why}" for site in sites if (why := _why_away(site, zone))
-    ]
+    absences = [f"{clean(site.site)} is away: {why}" for site in sites if (why := _why_away(site))]
     reasons = [f"{clean(site.site)}: {clean(site.why_idle)}" for site in sites if site.why_idle]
     notices = [f"{clean(site.site)}: {clean(site.notice)}" for site in sites if site.notice]
     if is_detailed:
         notices += [
             f"{clean(site.site)}: {clean(site.commands)}" for site in sites if site.commands
         ]
-    sites_table = table(heads, sites, width=width, coloured=coloured)
-    return "\n".join((sites_table, *reasons, *absences, *troubles, *notices))
+    return "\n".join((table(heads, sites, screen), *reasons, *absences, *troubles, *notices))
 
 
 def more_lines(site: SiteStatus) -> str:
@@ -103,15 +95,15 @@ def _gpus(site: SiteStatus) -> str:
     return f"{site.idle_gpus} of {gpus} idle" if gpus else NOTHING
 
 
-def _why_away(site: SiteStatus, zone: tzinfo | None) -> str:
+def _why_away(site: SiteStatus) -> str:
     """Explain why a site cannot reconnect by itself; empty if no reason is known."""
     if site.state != "disconnected":
         return ""
     match site.enrolment:
         case "revoked":
-            return f"it was revoked at {moment(site.revoked_at, zone)} (koala audit: by whom)"
+            return f"it was revoked at {moment(site.revoked_at)} (koala audit: by whom)"
         case "expired":
-            at = moment(site.expires_at, zone)
+            at = moment(site.expires_at)
             return f"its certificate expired at {at}; koala site add lets it join again"
         case "awaited":
             return "a join token was made for it, and not used yet"
@@ -126,30 +118,24 @@ def _whose(site: SiteStatus) -> str:
     return site.owner or (some if users else "everybody")
 
 
-def outputs_text(files: Sequence[OutputFile], *, width: int | None = None) -> str:
+def outputs_text(files: Sequence[OutputFile], screen: Screen = FILE) -> str:
     """Format `koala outputs`: one line an output file; only the path of each if fetched."""
     if any(file.path for file in files):
         return "\n".join(clean(str(file.path)) for file in files)
     heads = (column("FILE", "name"), column(">SIZE", lambda file: size(file.size_bytes)))
-    return table(heads, files, width=width)
+    return table(heads, files, screen)
 
 
-def job_text(
-    job: JobDetails,
-    *,
-    zone: tzinfo | None = None,
-    width: int | None = None,
-    coloured: bool = False,
-) -> str:
+def job_text(job: JobDetails, screen: Screen = FILE) -> str:
     """Format `koala show`: the job, its components and its recent history."""
     timeline = job.timeline
-    phase = painted(clean(job.phase)) if coloured else clean(job.phase)
+    phase = painted(clean(job.phase)) if screen.is_coloured else clean(job.phase)
     whose = f"{job.job} of {job.owner or 'nobody'}, {job.priority} priority"
     facts = [
         ("job", clean(whose)),
         ("phase", f"{phase}{': ' + clean(job.reason) if job.reason else ''}"),
-        ("submitted", moment(job.submitted_at, zone)),
-        ("deadline", _deadline(job.deadline, zone)),
+        ("submitted", moment(job.submitted_at)),
+        ("deadline", _deadline(job.deadline)),
         *[("" if n else "size", clean(words)) for n, words in enumerate(_size(job))],
         ("total", clean(job.total)),
         ("attempt", f"{job.attempts}, after {_tries(job.placement_tries, 'placement')} and"
@@ -173,11 +159,11 @@ def job_text(
         [
             *lines,
             "",
-            table(PARTS, job.parts, width=width),
+            table(PARTS, job.parts, screen),
             "",
-            *([table(TRANSFERS, job.transfers, width=width), ""] if job.transfers else []),
-            *([_claims_text(job.charges, zone=zone, width=width), ""] if job.charges else []),
-            *story_lines(job.story, zone),
+            *([table(TRANSFERS, job.transfers, screen), ""] if job.transfers else []),
+            *([_claims_text(job.charges, screen), ""] if job.charges else []),
+            *story_lines(job.story),
         ]
     )
 
@@ -230,12 +216,10 @@ def metrics_text(found: Metrics) -> str:
     return "\n".join(f"{name:<{longest}}  {value}" for name, value in figures)
 
 
-def report_text(
-    report: Report | ClaimReport, *, zone: tzinfo | None = None, width: int | None = None
-) -> str:
+def report_text(report: Report | ClaimReport, screen: Screen = FILE) -> str:
     """Format `koala report`: its rows, and the total below them."""
     if isinstance(report, ClaimReport):
-        return _claims_text(report.claims, zone=zone, width=width)
+        return _claims_text(report.claims, screen)
     by, rows = report.by, list(report.rows)
     if len(rows) != 1 and report.total is not None:
         rows.append(report.total)
@@ -257,7 +241,7 @@ def report_text(
         *([column(">FORWARDED", _forwarded, rank=7)] if any(map(_forwarded, rows)) else []),
     )
     met = [line for row in rows if (line := _starts_met(row, subject(row)))]
-    return "\n".join([table(heads, rows, width=width), COSTS_LEGEND, *met])
+    return "\n".join([table(heads, rows, screen), COSTS_LEGEND, *met])
 
 
 def _forwarded(row: ReportRow | ClaimCost) -> str:
@@ -289,37 +273,35 @@ def _costs() -> tuple[Column, ...]:
     )
 
 
-def _claims_text(
-    claims: Sequence[ClaimCost], *, zone: tzinfo | None = None, width: int | None = None
-) -> str:
+def _claims_text(claims: Sequence[ClaimCost], screen: Screen) -> str:
     """Format the cost of each claim."""
     heads = (
         column("CLAIM", "claim"),
         column("SITE", "site"),
         column("BATCH JOB", "batch_job", rank=1),
         column(">PROCESSORS", "processors", rank=3),
-        column("CHECKED IN", lambda row: moment(row.granted_at, zone), rank=2),
+        column("CHECKED IN", lambda row: moment(row.granted_at), rank=2),
         *_costs(),
         column("END", "end", rank=4),
     )
-    return f"{table(heads, claims, width=width)}\n{COSTS_LEGEND}"
+    return f"{table(heads, claims, screen)}\n{COSTS_LEGEND}"
 
 
-def notice_text(notice: Notice, *, zone: tzinfo | None = None, coloured: bool = False) -> str:
+def notice_text(notice: Notice, screen: Screen = FILE) -> str:
     """Format `koala watch`: one line an event, its number first so that a watch can resume."""
     subject = notice.job or notice.site or "daemon"
-    phase = painted(clean(notice.phase)) if coloured else clean(notice.phase)
-    words = [str(notice.number), moment(notice.at, zone), clean(subject), phase]
+    phase = painted(clean(notice.phase)) if screen.is_coloured else clean(notice.phase)
+    words = [str(notice.number), moment(notice.at), clean(subject), phase]
     return "  ".join(word for word in [*words, clean(notice.text)] if word)
 
 
-def moment(at: Moment | float | None, zone: tzinfo | None = None) -> str:
+def moment(at: Moment | float | None) -> str:
     """Format an instant of the daemon as local time, to the second."""
     if at is None:
         return NOTHING
     at = float(at)
     try:
-        return datetime.fromtimestamp(at, zone).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):  # as far as calendars go
         return f"{at:g} s after 1970"
 
@@ -359,14 +341,14 @@ def _size(job: JobDetails) -> tuple[str, ...]:
     return () if job.size is None or job.is_over else job.size.words
 
 
-def _deadline(deadline: Deadline | None, zone: tzinfo | None) -> str:
+def _deadline(deadline: Deadline | None) -> str:
     if deadline is None:
         return ""
-    text = moment(deadline.deadline_at, zone)
+    text = moment(deadline.deadline_at)
     left = deadline.tries_left
     if not left:
         return text
-    next_at = moment(deadline.next_try_at, zone)
+    next_at = moment(deadline.next_try_at)
     return f"{text}, {_tries(left, 'claiming')} left, the next at {next_at}"
 
 
@@ -415,9 +397,9 @@ def _end(part: Part) -> str:
     return clean(part.refusal or "") or NOTHING
 
 
-def story_lines(story: Sequence[StoryLine], zone: tzinfo | None = None) -> list[str]:
+def story_lines(story: Sequence[StoryLine]) -> list[str]:
     """Format the last lines of the job's history."""
-    lines = [f"{moment(at, zone)}  {clean(text)}" for at, text in story[-STORY_LINES:]]
+    lines = [f"{moment(at)}  {clean(text)}" for at, text in story[-STORY_LINES:]]
     left_out = len(story) - len(lines)
     return [*([f"... {left_out} earlier lines: --json shows them"] if left_out else []), *lines]
 
@@ -436,7 +418,7 @@ def _flat(name: str, value: object) -> Iterable[tuple[str, str]]:
             yield name, str(value)
 
 
-def queues_text(found: Queues, *, width: int | None = None) -> str:
+def queues_text(found: Queues, screen: Screen = FILE) -> str:
     """Format `koala queues`: each queue that is not empty, with its first jobs."""
     heads = (
         column(">PLACE", "position"),
@@ -452,7 +434,7 @@ def queues_text(found: Queues, *, width: int | None = None) -> str:
     for queue in found.queues:
         if queue.jobs:
             jobs = counted(queue.jobs, "job")
-            shown = table(heads, queue.first, width=width) if queue.first else ""
+            shown = table(heads, queue.first, screen) if queue.first else ""
             parts.append(f"queue {queue.queue}: {jobs}\n{shown}".rstrip())
     return "\n\n".join(parts) or "no job waits in a queue"
 

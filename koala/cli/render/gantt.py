@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from koala.cli.render.documents import moment
-from koala.cli.render.table import clean, cut
+from koala.cli.render.table import DRAWN, FILE, Screen, clean, cut
 from koala.views.gantt import KINDS, Bar, BarKind, Gantt, Mark, Row, tick_places
 from koala.views.records.base import Moment
 from koala.views.records.chart import ChartClaim, GridTimeline
@@ -36,9 +36,9 @@ ROWS_MAX = 60
 COPIES = "  its files"
 
 
-def gantt_text(chart: Gantt, *, width: int = 78, coloured: bool = False) -> str:
+def gantt_text(chart: Gantt, screen: Screen = FILE) -> str:
     """Draw a line for each component at a site, below an axis from submission to end."""
-    width = max(width, WIDTH_MIN)
+    width, coloured = max(screen.width or DRAWN, WIDTH_MIN), screen.is_coloured
     rows = chart.rows[:ROWS_MAX]
     labels = [_label(row) for row in rows] + [COPIES for row in rows if row.copies]
     room = min(LABELS_MAX, max(map(len, labels), default=0))
@@ -64,7 +64,7 @@ def gantt_text(chart: Gantt, *, width: int = 78, coloured: bool = False) -> str:
     return "\n".join(lines)
 
 
-def grid_text(timeline: GridTimeline, *, width: int = 78, coloured: bool = False) -> str:
+def grid_text(timeline: GridTimeline, screen: Screen = FILE) -> str:
     """Draw a line for each claim of a period, by site, the newest claims if they are too many."""
     claims = sorted(timeline.claims[-ROWS_MAX:], key=lambda claim: claim.site)
     since, span_s = float(timeline.since), float(timeline.until) - float(timeline.since)
@@ -98,7 +98,7 @@ def grid_text(timeline: GridTimeline, *, width: int = 78, coloured: bool = False
     older = len(timeline.claims) - len(claims) + timeline.left_out
     head = f"{moment(since)} to {moment(float(timeline.until))}"
     more = [f"and {older} older claims (--svg draws up to 1,000)"] if older else []
-    return "\n".join([head, gantt_text(chart, width=width, coloured=coloured), *more])
+    return "\n".join([head, gantt_text(chart, screen), *more])
 
 
 def _label(row: Row) -> str:

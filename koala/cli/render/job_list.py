@@ -4,32 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import tzinfo
+from functools import partial
 
 from koala.cli.render.documents import moment, seconds, size
-from koala.cli.render.table import NOTHING, Column, clean, column, table
+from koala.cli.render.table import FILE, NOTHING, Column, Screen, clean, column, table
 from koala.errors import SpecError
 from koala.views.records.jobs import JobSummary
 
 MINUTE = len("2026-11-29 13:20")
 """Characters of an instant to the minute, which is enough in a list."""
-Render = Callable[[Sequence[JobSummary], int | None, bool], str]
-"""Makes the text of jobs, for a width of the terminal, coloured or not."""
+Render = Callable[[Sequence[JobSummary], Screen], str]
+"""Makes the text of jobs."""
 
 
 def read_format(option: str, text: str | None, *, now: float) -> Render:
     """Make what formats the list: the columns that are named, or a template. Raises SpecError."""
     if text is not None and "{" in text:
-        return lambda jobs, _width, _is_coloured: "\n".join(
-            _line(option, text, job.document) for job in jobs
-        )
+        return lambda jobs, _screen: "\n".join(_line(option, text, job.document) for job in jobs)
     names = [] if text is None else text.lower().split(",")
     known = {head.name: head for head in job_columns()}
     if unknown := [name for name in names if name not in known]:
         raise SpecError(f"{option} {unknown[0]!r} (expected one of {', '.join(known)})")
-    return lambda jobs, width, is_coloured: jobs_text(
-        jobs, names=names, now=now, width=width, coloured=is_coloured
-    )
+    return partial(jobs_text, names=names, now=now)
 
 
 def _line(option: str, template: str, names: Mapping[str, object]) -> str:
@@ -47,20 +43,18 @@ def _line(option: str, template: str, names: Mapping[str, object]) -> str:
 
 def jobs_text(
     jobs: Sequence[JobSummary],
+    screen: Screen = FILE,
     *,
     names: Sequence[str] = (),
     now: float | None = None,
-    zone: tzinfo | None = None,
-    width: int | None = None,
-    coloured: bool = False,
 ) -> str:
     """Format `koala list`: one line a job; with `names` only these columns, in this order."""
-    known = {head.name: head for head in job_columns(now=now, zone=zone)}
+    known = {head.name: head for head in job_columns(now)}
     chosen = [replace(known[name], is_optional=False) for name in names] or list(known.values())
-    return table(chosen, jobs, width=width, coloured=coloured)
+    return table(chosen, jobs, screen)
 
 
-def job_columns(*, now: float | None = None, zone: tzinfo | None = None) -> tuple[Column, ...]:
+def job_columns(now: float | None = None) -> tuple[Column, ...]:
     """Return the columns of `koala list`; `now` is for the time that running jobs have run."""
     return (
         column("JOB", "job"),
@@ -71,7 +65,7 @@ def job_columns(*, now: float | None = None, zone: tzinfo | None = None) -> tupl
         column(">PROCESSORS", "processors", rank=2),
         column("PROGRAM", _programs, rank=6),
         column("SITES", "sites", rank=5),
-        column("SUBMITTED", lambda job: moment(job.submitted_at, zone)[:MINUTE], rank=3),
+        column("SUBMITTED", lambda job: moment(job.submitted_at)[:MINUTE], rank=3),
         column(">ELAPSED", lambda job: _elapsed(job, now), rank=1),
         column("USER", "owner", rank=8),
         column("REASON", lambda job: job.reason or copying_text(job) or " "),

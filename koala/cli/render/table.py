@@ -9,8 +9,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
+
+class Screen(NamedTuple):
+    """Place where a text is shown: the characters of its lines, and whether it has colours."""
+
+    width: int | None = None
+    """None: no limit, as in a file."""
+    is_coloured: bool = False
+
+    @property
+    def for_drawing(self) -> Screen:
+        """The part that a drawing fills."""
+        return self._replace(width=min(self.width or DRAWN, 120))
+
+
+FILE = Screen()
+DRAWN = 78
+"""Characters of a drawing in a file."""
 GAP = "  "
 TONES = {
     "Waiting": "90",
@@ -95,17 +112,12 @@ def columns(*titles: str) -> tuple[Column, ...]:
     return tuple(column(title, itemgetter(index)) for index, title in enumerate(titles))
 
 
-def table(
-    heads: Sequence[Column],
-    records: Iterable[Any],
-    *,
-    width: int | None = None,
-    coloured: bool = False,
-) -> str:
+def table(heads: Sequence[Column], records: Iterable[Any], screen: Screen = FILE) -> str:
     """Format a line for each row below the titles.
 
-    Where they are wider than `width`, drop the least important columns, and say so below.
+    Where they are wider than the screen, drop the least important columns, and say so below.
     """
+    width = screen.width
     rows = [[head.cell(record) for head in heads] for record in records]
     shown = [
         index
@@ -130,7 +142,7 @@ def table(
             for index in shown
         ).rstrip()
         line = cut(line, width)
-        lines.append(_painted(line, row) if coloured and number else line)
+        lines.append(_painted(line, row) if screen.is_coloured and number else line)
     if dropped:
         lines.append(cut(f"(too narrow for {', '.join(dropped)})", width))
     return "\n".join(lines)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
 
 from koala.cli.render.documents import TRANSFERS, moment, processor_seconds, seconds
 from koala.cli.render.gantt import gantt_text
-from koala.cli.render.table import NOTHING, table
+from koala.cli.render.table import DRAWN, FILE, NOTHING, Screen, table
 from koala.views.gantt import gantt
 from koala.views.records.base import seconds_of
 from koala.views.records.jobs import JobTimeline, Timeline
@@ -32,28 +31,24 @@ class Point:
     at: float
 
 
-def timeline_text(
-    job: JobTimeline,
-    *,
-    width: int = 78,
-    zone: tzinfo | None = None,
-    coloured: bool = False,
-) -> str:
+def timeline_text(job: JobTimeline, screen: Screen = FILE) -> str:
     """Draw the course over the sites, the line A to E with the times between its points, and the
     full figures below."""
     timeline = job.timeline
     points = reached(timeline)
-    marks = dict(zip((p.letter for p in points), places(points, width), strict=True))
+    marks = dict(
+        zip((p.letter for p in points), places(points, screen.width or DRAWN), strict=True)
+    )
     lines = [f"{job.job}  {job.phase}", ""]
     chart = gantt(job, seconds_of(job.now_at) or 0.0)
-    lines += [gantt_text(chart, width=width, coloured=coloured), ""]
+    lines += [gantt_text(chart, screen), ""]
     lines += [_letters(points, marks), _line(points, marks)]
     for name, start, end, value in _spans(timeline):
         if start in marks and end in marks:
             lines.append(_span(f"{name} {value}", marks[start], marks[end]))
-    lines += ["", *_instants(points, zone), "", *_figures(timeline)]
+    lines += ["", *_instants(points), "", *_figures(timeline)]
     if job.transfers:
-        lines += ["", table(TRANSFERS, job.transfers, width=width)]
+        lines += ["", table(TRANSFERS, job.transfers, screen)]
     return "\n".join(lines)
 
 
@@ -128,10 +123,10 @@ def _span(label: str, start: int, end: int) -> str:
     return " " * start + arrow + f" {label}"
 
 
-def _instants(points: Sequence[Point], zone: tzinfo | None) -> list[str]:
+def _instants(points: Sequence[Point]) -> list[str]:
     first = points[0].at
     return [
-        f"{point.letter}    {point.name:<10} {moment(point.at, zone)}  {point.at - first:+.3f} s"
+        f"{point.letter}    {point.name:<10} {moment(point.at)}  {point.at - first:+.3f} s"
         for point in points
     ]
 

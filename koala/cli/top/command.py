@@ -13,7 +13,7 @@ from koala.errors import SpecError
 
 @click.command
 @address_option
-def top(*, address: str | None) -> None:
+def top() -> None:
     """Watch the grid and its jobs in the terminal.
 
     Keys choose a job and show its course, its barrier, why it waits and what it writes, or cancel
@@ -23,4 +23,4 @@ def top(*, address: str | None) -> None:
         raise SpecError("standard input and output must be a terminal; see koala list, koala site")
     from koala.cli.top.viewer import run
 
-    ask(address, run)
+    ask(run)

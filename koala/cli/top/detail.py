@@ -6,7 +6,7 @@ import textwrap
 
 from koala.cli.render.documents import story_lines
 from koala.cli.render.gantt import gantt_text
-from koala.cli.render.table import clean, columns, cut, painted, table
+from koala.cli.render.table import Screen, clean, columns, cut, painted, table
 from koala.cli.top.scene import TopScene
 from koala.views.barrier import Barrier, barrier
 from koala.views.cells import milliseconds
@@ -27,7 +27,7 @@ def job_lines(scene: TopScene, width: int, *, coloured: bool) -> list[str]:
     if coloured:
         head = head.replace(job.phase, painted(job.phase), 1)
     chart = gantt(job, scene.now_at)
-    lines = [head, "", *gantt_text(chart, width=width, coloured=coloured).split("\n"), ""]
+    lines = [head, "", *gantt_text(chart, Screen(width, coloured)).split("\n"), ""]
     lines += barrier_lines(job, scene.now_at, width)
     return [*lines, "", *(cut(line, width) for line in story_lines(job.story))]
 
@@ -51,7 +51,7 @@ def barrier_lines(job: JobDetails, now_at: float, width: int) -> list[str]:
     ]
     heads = columns("COMPONENT", "SITE", "STATE", "ARRIVED", "PASSED")
     head = f"barrier: {_barrier_words(state, job, now_at)}"
-    return [cut(head, width), *table(heads, rows, width=width).split("\n")]
+    return [cut(head, width), *table(heads, rows, Screen(width)).split("\n")]
 
 
 def _barrier_words(state: Barrier, job: JobDetails, now_at: float) -> str:

@@ -5,7 +5,7 @@ Colours repeat what words and signs say.
 
 from __future__ import annotations
 
-from koala.cli.render.table import NOTHING, clean, column, cut, table
+from koala.cli.render.table import NOTHING, Screen, clean, column, cut, table
 from koala.cli.top.detail import job_lines, log_lines, why_lines
 from koala.cli.top.scene import TopScene, waited_s
 from koala.cli.top.state import KEYS, Order, Prompt, TopState, View
@@ -117,7 +117,7 @@ def _sites(scene: TopScene, width: int, room: int, *, coloured: bool) -> list[st
     if len(shown) > room - 1:
         shown.sort(key=lambda site: (site.state == "usable", -site.claimed))
         shown = shown[: room - 2]
-    lines = table(heads, shown, width=width, coloured=coloured).split("\n")[: len(shown) + 1]
+    lines = table(heads, shown, Screen(width, coloured)).split("\n")[: len(shown) + 1]
     more = len(scene.sites) - len(shown)
     return [*lines, f"and {more:,} more sites"] if more else lines
 
@@ -149,7 +149,7 @@ def _jobs(scene: TopScene, state: TopState, width: int, room: int, *, coloured: 
     rows = room - 1
     first = max(0, min(chosen - rows // 2, len(scene.jobs) - rows))
     shown = scene.jobs[first : first + rows]
-    text = table(heads, shown, width=width - 2, coloured=coloured)
+    text = table(heads, shown, Screen(width - 2, coloured))
     lines = text.split("\n")[: len(shown) + 1]
     marked = [f"  {lines[0]}"]
     for job, line in zip(shown, lines[1:], strict=True):

@@ -7,7 +7,7 @@ at most `sites_max` sites are told apart; all others count under `other`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -28,6 +28,7 @@ from koala.common.metrics.readings import Readings
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
+S = TypeVar("S", Counter, Histogram)
 BEGUN_MAX = 20
 """Values of a label up to which all series begin at 0, so that their rates have a first value."""
 
@@ -57,19 +58,11 @@ class Meter:
 
     def add(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
         """Add to a counter."""
-        counter = self._counters[metric.name]
-        if metric.labels:
-            counter.labels(*self._bounded(metric, labels)).inc(by)
-        else:
-            counter.inc(by)
+        self._series(self._counters[metric.name], metric, labels).inc(by)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
         """Add a value to a histogram."""
-        histogram = self._histograms[metric.name]
-        if metric.labels:
-            histogram.labels(*self._bounded(metric, labels)).observe(value)
-        else:
-            histogram.observe(value)
+        self._series(self._histograms[metric.name], metric, labels).observe(value)
 
     def know_site(self, site: str) -> None:
         """Begin the counters of a site at 0, so that their rates have a first value."""
@@ -81,23 +74,21 @@ class Meter:
 
     def _declare(self, metric: Metric) -> None:
         names = metric.label_names
+        made: Counter | Histogram
         if metric.kind is MetricKind.HISTOGRAM:
-            self._histograms[metric.name] = Histogram(
+            made = self._histograms[metric.name] = Histogram(
                 metric.name, metric.help, names, buckets=metric.buckets, registry=self.registry
             )
         else:
-            counter = Counter(metric.name, metric.help, names, registry=self.registry)
-            self._counters[metric.name] = counter
+            made = self._counters[metric.name] = Counter(
+                metric.name, metric.help, names, registry=self.registry
+            )
         if len(metric.labels) == 1 and len(metric.labels[0].values) <= BEGUN_MAX:
             for value in metric.labels[0].values:
-                self._begin(metric, value)
+                made.labels(value)
 
-    def _begin(self, metric: Metric, *labels: str) -> None:
-        """Begin one series at 0."""
-        if metric.kind is MetricKind.HISTOGRAM:
-            self._histograms[metric.name].labels(*labels)
-        else:
-            self._counters[metric.name].labels(*labels)
+    def _series(self, whole: S, metric: Metric, labels: tuple[str, ...]) -> S:
+        return whole.labels(*self._bounded(metric, labels)) if metric.labels else whole
 
     def _bounded(self, metric: Metric, values: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(

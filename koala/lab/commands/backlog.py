@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.exceptions import Exit
 
-from koala.cli.arguments import WholeNumber, examples, file, option
+from koala.cli.arguments import WholeNumber, examples, file, json_option, option
 from koala.cli.extras import needs_sim
 from koala.lab.backlog import scores
 from koala.lab.commands import simulation_options as shared
@@ -51,7 +51,7 @@ VERSION = 2
 @option("--out", type=file, metavar="DIR", help="Write results.md, figures, and CSV files there.")
 @given("seed")
 @campaign_options
-@given("as_json")
+@json_option
 @needs_sim
 def backlog(
     *,
@@ -62,7 +62,6 @@ def backlog(
     out: Path | None,
     seed: int,
     place: Place,
-    as_json: bool,
     **values: Any,  # noqa: ANN401 - declared options
 ) -> None:
     """Co-allocate over sites whose queues are never empty.
@@ -124,7 +123,7 @@ def backlog(
             for one in found
         ],
     }
-    shared.show(document, as_json=as_json, text=lambda: _text(found), replaced=replaced)
+    shared.show(document, lambda: _text(found), replaced=replaced)
     if is_interrupted:
         raise Exit(shared.INTERRUPTED)
 

@@ -1,7 +1,7 @@
 """Options of commands as a table: those that commands share, and those that settings declare.
 
 An `Option` (`koala.lab.sim.options`) is declared once: in the field of a setting, from where sweep
-files and `koala.lab` take it too, or in `SHARED`. `@given("seed", "as_json")` gives a command some
+files and `koala.lab` take it too, or in `SHARED`. `@given("seed", "reps")` gives a command some
 of the shared ones; `@simulation(SIMULATION, reps=5)` makes a command of a function that gets the
 setting and a `Runs`: how often to run it, and what to do with the results. The function's docstring
 is the help text.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from koala.cli.arguments import Number, OneOf, WholeNumber, file, option
+from koala.cli.arguments import Number, OneOf, WholeNumber, file, json_option, option
 from koala.cli.extras import needs_sim
 from koala.common.runtime import clock
 from koala.common.runtime.option_values import Bounds
@@ -58,7 +58,6 @@ SHARED: dict[str, Option] = {
         " there). The last two need the packages of 'koala-scheduler[sweep]'.",
         words=("processes", "dask://", "koala"),
     ),
-    "as_json": Option(default=False, kind="flag", name="json", help="Print JSON instead of text."),
     "jobs_out": Option(
         default=None,
         kind="file",
@@ -139,7 +138,9 @@ def simulation(
     options = declared.options
 
     def decorate(function: Callable[[Any, Runs], None]) -> click.Command:
-        @given("workers", "on", "as_json", "jobs_out", "plot")
+        @given("workers", "on")
+        @json_option
+        @given("jobs_out", "plot")
         @needs_sim
         def run(**values: Any) -> None:  # noqa: ANN401
             read = declared.values(values)

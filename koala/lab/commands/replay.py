@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.arguments import examples, file, json_option, option
-from koala.cli.output import is_coloured, note, print_json, terminal_width
+from koala.cli.output import is_json, note, print_json, screen
 from koala.common.runtime.foreign.guards import noting_replacements
 from koala.errors import ConfigError, JournalError, SpecError
 
@@ -55,7 +55,6 @@ def replay(
     events: bool,
     summary: bool,
     claims: bool,
-    json: bool,
 ) -> None:
     """Replay a past run as it was, or with changes.
 
@@ -72,7 +71,7 @@ def replay(
     from koala.lab.sim.journal_replay.figures import claim_rows
     from koala.policies.changes import parse_alternatives
 
-    if claims and not json:
+    if claims and not is_json():
         raise SpecError("--claims without --json (expected both: only JSON has room for them)")
     wanted = parse_alternatives(changes) if changes else None
     if wanted is not None and len(wanted) > 1 and (job is not None or claims):
@@ -91,11 +90,11 @@ def replay(
             note(f"{kept}; the story starts after them, with the jobs known by then")
         only = None if job is None else run.require(job)
         if wanted is not None and len(wanted) > 1:
-            _compare_all(run, wanted, as_json=json)
+            _compare_all(run, wanted)
         elif wanted is not None:
             (change,) = wanted.values()
-            _compare(run, change, only, as_json=json, with_claims=claims)
-        elif json:
+            _compare(run, change, only, with_claims=claims)
+        elif is_json():
             story = [] if summary else [*run.story(since_at, job=only, is_whole=events)]
             document = _document(run, only, story)
             if claims:
@@ -133,9 +132,7 @@ def _print_story(
             print(text)
     print()
     if job is None:
-        print(
-            run_text(_rows(run), first_at=first_at, width=terminal_width(), coloured=is_coloured())
-        )
+        print(run_text(_rows(run), screen(), first_at=first_at))
     else:
         print(_job_text(run, job))
 
@@ -146,16 +143,12 @@ def _job_text(run: PastRun, job: JobId) -> str:
     from koala.views.documents import timeline_document, whole_document
 
     last_at = run.history.last_at
-    document = whole_document(run.scheduler, job, last_at)
-    shown = job_text(document, width=terminal_width(), coloured=is_coloured())
-    drawn = timeline_document(run.scheduler, job, last_at)
-    columns = min(terminal_width() or 78, 120)
-    return f"{shown}\n\n{timeline_text(drawn, width=columns, coloured=is_coloured())}"
+    shown = job_text(whole_document(run.scheduler, job, last_at), screen())
+    drawn = timeline_text(timeline_document(run.scheduler, job, last_at), screen().for_drawing)
+    return f"{shown}\n\n{drawn}"
 
 
-def _compare(
-    run: PastRun, changes: Changes, job: JobId | None, *, as_json: bool, with_claims: bool
-) -> None:
+def _compare(run: PastRun, changes: Changes, job: JobId | None, *, with_claims: bool) -> None:
     from koala.lab.commands.replay_text import comparison_text, head_text, job_comparison_text
     from koala.lab.sim.journal_replay.whatif import compare
 
@@ -174,17 +167,17 @@ def _compare(
         document["claims"] = {name: _claims(column, job) for name, column in rows.items()}
     if job is not None:
         document["jobs"] = [row for row in document["jobs"] if row["job"] == job]
-    if as_json:
+    if is_json():
         print_json(document)
         return
     text = comparison_text if job is None else job_comparison_text
     print(f"{head_text(document)}\n")
-    print(text(document, first_at=run.history.first_at, width=terminal_width()))
+    print(text(document, screen(), first_at=run.history.first_at))
     for told in document.get("replaced_policies", ()):
         print(told)
 
 
-def _compare_all(run: PastRun, changes: Mapping[str, Changes], *, as_json: bool) -> None:
+def _compare_all(run: PastRun, changes: Mapping[str, Changes]) -> None:
     from koala.lab.commands.replay_text import alternatives_text, head_text
     from koala.lab.sim.journal_replay.whatif import alternatives
 
@@ -193,10 +186,10 @@ def _compare_all(run: PastRun, changes: Mapping[str, Changes], *, as_json: bool)
             run.history, run.scheduler, changes, lambda *words: _progress(bars, *words)
         )
     document = {**_head(run), "figures": figures, "replaced_policies": [*dict.fromkeys(replaced)]}
-    if as_json:
+    if is_json():
         print_json(document)
         return
-    print(f"{head_text(document)}\n\n{alternatives_text(figures, width=terminal_width())}")
+    print(f"{head_text(document)}\n\n{alternatives_text(figures, screen())}")
     for told in document["replaced_policies"]:
         print(told)
 

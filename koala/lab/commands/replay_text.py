@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, tzinfo
+from datetime import datetime
 from typing import Any
 
 from koala.cli.render.documents import moment, processor_seconds, seconds
-from koala.cli.render.table import NOTHING, clean, column, columns, table
+from koala.cli.render.table import NOTHING, Screen, clean, column, columns, table
 from koala.lab.sim.journal_replay.story import StoryEvent
 from koala.lab.sim.journal_replay.whatif import COLUMNS
 
@@ -54,23 +54,21 @@ FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 TITLES = {"recorded": "AS IT WAS", "simulated": "SIMULATED", "what_if": "WHAT IF"}
 
 
-def head_text(head: Document, zone: tzinfo | None = None) -> str:
+def head_text(head: Document) -> str:
     """Format the head: the journal, its events and its period."""
-    begin, end = moment(head["first_at"], zone), moment(head["last_at"], zone)
+    begin, end = moment(head["first_at"]), moment(head["last_at"])
     lines = [f"{head['journal']}: {head['events']:,} events from {begin} to {end}"]
     if not head["is_marked"]:
         lines.append("There is no mark beside it: events lost at its end would not be noticed.")
     return "\n".join(lines)
 
 
-def event_text(
-    event: StoryEvent, *, first_at: float, day: str, zone: tzinfo | None = None
-) -> tuple[str, str]:
+def event_text(event: StoryEvent, *, first_at: float, day: str) -> tuple[str, str]:
     """Format one event with its consequences; return the text and its date.
 
     The date is printed first if it differs from `day`.
     """
-    at = datetime.fromtimestamp(event.at, zone).astimezone(zone)
+    at = datetime.fromtimestamp(event.at).astimezone()
     lines = [f"{at:%Y-%m-%d}"] if f"{at:%Y-%m-%d}" != day else []
     since = f"{event.at - first_at:+.3f}"
     what = clean(f"{event.who}  {event.what}" if event.who else event.what)
@@ -82,14 +80,12 @@ def event_text(
     return "\n".join(lines), f"{at:%Y-%m-%d}"
 
 
-def run_text(
-    document: Document, *, first_at: float, width: int | None = None, coloured: bool = False
-) -> str:
+def run_text(document: Document, screen: Screen, *, first_at: float) -> str:
     """Format the summary of a run: jobs, sites, and total figures."""
     return "\n\n".join(
         [
-            _jobs(document["jobs"], first_at, width, coloured=coloured),
-            _sites(document["sites"], width),
+            _jobs(document["jobs"], first_at, screen),
+            table(SITES, document["sites"], screen),
             "\n".join(
                 f"{words:<26} {_written(document['figures'][name], form)}"
                 for name, words, form in FIGURES
@@ -98,14 +94,14 @@ def run_text(
     )
 
 
-def comparison_text(document: Document, *, first_at: float, width: int | None = None) -> str:
+def comparison_text(document: Document, screen: Screen, *, first_at: float) -> str:
     """Compare three runs: figures, then the jobs whose starts differ most."""
-    parts = [_changes(document), _figures(document["figures"], width), _fidelity(document)]
-    parts.append(_compared_jobs(document["jobs"], first_at, width))
+    parts = [_changes(document), _figures(document["figures"], screen), _fidelity(document)]
+    parts.append(_compared_jobs(document["jobs"], first_at, screen))
     return "\n\n".join(parts)
 
 
-def job_comparison_text(document: Document, *, first_at: float, width: int | None = None) -> str:
+def job_comparison_text(document: Document, screen: Screen, *, first_at: float) -> str:
     """Compare one job in the three runs."""
     rows = []
     names = [name for name in document["jobs"][0]["recorded"] if name != "job"]
@@ -113,10 +109,10 @@ def job_comparison_text(document: Document, *, first_at: float, width: int | Non
         cells = [document["jobs"][0][column][name] for column in COLUMNS]
         rows.append([name, *(_cell(name, cell, first_at) for cell in cells)])
     heads = columns("FIGURE", *(f">{TITLES[column]}" for column in COLUMNS))
-    return f"{_changes(document)}\n\n{table(heads, rows, width=width)}"
+    return f"{_changes(document)}\n\n{table(heads, rows, screen)}"
 
 
-def alternatives_text(figures: Mapping[str, Document], *, width: int | None = None) -> str:
+def alternatives_text(figures: Mapping[str, Document], screen: Screen) -> str:
     """Compare runs in several ways: waits, and what was held."""
     rows = [
         [TITLES.get(name, name), *(_written(of[key], form) for _, key, form in ALTERNATIVES)]
@@ -124,7 +120,7 @@ def alternatives_text(figures: Mapping[str, Document], *, width: int | None = No
     ]
     heads = columns("RUN", *(f">{head}" for head, _, _ in ALTERNATIVES))
     note = "WAIT is the time until the start, of the jobs that started."
-    return f"{table(heads, rows, width=width)}\n{note}"
+    return f"{table(heads, rows, screen)}\n{note}"
 
 
 ALTERNATIVES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
@@ -138,7 +134,7 @@ ALTERNATIVES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 """Figures by which several changes are compared: head, key, and format of the value."""
 
 
-def _jobs(jobs: Sequence[Document], first_at: float, width: int | None, *, coloured: bool) -> str:
+def _jobs(jobs: Sequence[Document], first_at: float, screen: Screen) -> str:
     def since(key: str) -> Callable[[Document], str]:
         return lambda job: _since(job[key], first_at)
 
@@ -158,24 +154,22 @@ def _jobs(jobs: Sequence[Document], first_at: float, width: int | None, *, colou
         column("REASON", lambda job: job["reason"] or " "),
     )
     note = "Instants in seconds from the journal's begin; TRIES: attempts/placement/claiming tries."
-    return f"{table(heads, jobs, width=width, coloured=coloured)}\n{note}"
+    return f"{table(heads, jobs, screen)}\n{note}"
 
 
 POINTS = ("submitted_at", "placed_at", "claimed_at", "started_at", "ended_at")
 
 
-def _sites(sites: Sequence[Document], width: int | None) -> str:
-    heads = (
-        column("SITE", "site"),
-        *(
-            column(f">{key.upper()}", key)
-            for key in ("processors", "claims", "granted", "refused", "errors")
-        ),
-        column(">HELD P*S", lambda site: f"{site['held_processor_s']:,.1f}"),
-        column(">RUN P*S", lambda site: f"{site['run_processor_s']:,.1f}"),
-        column(">OURS", lambda site: _percent(site["utilization"])),
-    )
-    return table(heads, sites, width=width)
+SITES = (
+    column("SITE", "site"),
+    *(
+        column(f">{key.upper()}", key)
+        for key in ("processors", "claims", "granted", "refused", "errors")
+    ),
+    column(">HELD P*S", lambda site: f"{site['held_processor_s']:,.1f}"),
+    column(">RUN P*S", lambda site: f"{site['run_processor_s']:,.1f}"),
+    column(">OURS", lambda site: _percent(site["utilization"])),
+)
 
 
 def _changes(document: Document) -> str:
@@ -188,7 +182,7 @@ def _changes(document: Document) -> str:
     return f"as it was: {was}{assumed}\nwhat if:   {changed}"
 
 
-def _figures(figures: Document, width: int | None) -> str:
+def _figures(figures: Document, screen: Screen) -> str:
     rows = []
     for name, words, form in FIGURES:
         cells = [_written(figures[column][name], form) for column in COLUMNS]
@@ -197,7 +191,7 @@ def _figures(figures: Document, width: int | None) -> str:
         rows.append([words, *cells, f"{sign}{_written(difference, form)}"])
     heads = columns("FIGURE", *(f">{TITLES[column]}" for column in COLUMNS), ">DIFFERENCE")
     note = "DIFFERENCE is between the simulations: what if less simulated."
-    return f"{table(heads, rows, width=width)}\n{note}"
+    return f"{table(heads, rows, screen)}\n{note}"
 
 
 def _fidelity(document: Document) -> str:
@@ -215,7 +209,7 @@ def _fidelity(document: Document) -> str:
     return "\n".join(lines)
 
 
-def _compared_jobs(jobs: Sequence[Document], first_at: float, width: int | None) -> str:
+def _compared_jobs(jobs: Sequence[Document], first_at: float, screen: Screen) -> str:
     ordered = sorted(jobs, key=_moved_s, reverse=True)[:JOBS_SHOWN]
     shown = [job for job in jobs if job in ordered] if len(jobs) > JOBS_SHOWN else list(jobs)
     rows = [
@@ -227,7 +221,7 @@ def _compared_jobs(jobs: Sequence[Document], first_at: float, width: int | None)
     note = "Sites and start of the last attempt, in seconds from the journal's begin."
     if left:
         note += f" Not shown are {left} whose start changes less; --json has all."
-    return f"{table(heads, rows, width=width)}\n{note}"
+    return f"{table(heads, rows, screen)}\n{note}"
 
 
 def _start(job: Document | None, first_at: float) -> str:

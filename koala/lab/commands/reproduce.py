@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import Number, OneOf, WholeNumber, examples, file, option
+from koala.cli.arguments import Number, OneOf, WholeNumber, examples, file, json_option, option
 from koala.cli.extras import needs_sim
 from koala.common.runtime import clock
 from koala.common.runtime.progress_bar import progress
@@ -65,7 +65,7 @@ PAPERS: dict[str, str] = {
 )  # fmt: skip
 @given("part", "merge")
 @campaign_options
-@given("as_json")
+@json_option
 @needs_sim
 def reproduce(
     *,
@@ -80,7 +80,6 @@ def reproduce(
     part: str | None,
     merge: tuple[Path, ...],
     place: Place,
-    as_json: bool,
 ) -> None:
     """Reproduce a paper's figures and check its claims.
 
@@ -105,7 +104,7 @@ def reproduce(
             raise SpecError(
                 f"--merge and {wrong[0]} cannot be combined: the parts have their options"
             )
-        _merge(name, merge, out, as_json=as_json)
+        _merge(name, merge, out)
         return
     found = _paper(name)
     effort = _effort(found.efforts["full" if full else "quick"], reps=reps, length=length)
@@ -120,17 +119,17 @@ def reproduce(
     begin = clock.unix_now()
     campaign = place.execute(work)
     if share is None:
-        _write(wanted, work, campaign, folder, as_json=as_json, times=place.facts(begin))
+        _write(wanted, work, campaign, folder, times=place.facts(begin))
         return
     _save(wanted, work, campaign, folder, part=f"{share[0]}/{share[1]}", times=place.facts(begin))
     count, of = len(campaign.finished), len(work.items)
     summary = {"part": part, "folder": str(folder), "runs": count, "wanted": of}
-    shared.show(summary, as_json=as_json, text=lambda: f"{count} runs\n{folder}")
+    shared.show(summary, lambda: f"{count} runs\n{folder}")
     if campaign.is_interrupted:
         shared.leave(f": {count} of {of} runs")
 
 
-def _merge(name: str, folders: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
+def _merge(name: str, folders: tuple[Path, ...], out: Path | None) -> None:
     """Report on the runs of all parts."""
     from koala.lab.papers.sweep import plan
     from koala.lab.sim.campaign.parts import read_parts
@@ -148,7 +147,7 @@ def _merge(name: str, folders: tuple[Path, ...], out: Path | None, *, as_json: b
     wanted = plan(found, effort, figure=options["figure"], seed=options["seed"])
     folder = shared.make_out(out if out is not None else Path("reproduction") / found.name)
     work = wanted.work()
-    _write(wanted, work, work.merged(parts), folder, as_json=as_json, times={}, merged=parts)
+    _write(wanted, work, work.merged(parts), folder, times={}, merged=parts)
 
 
 def _write(
@@ -157,7 +156,6 @@ def _write(
     made: Campaign[Run],
     folder: Path,
     *,
-    as_json: bool,
     times: dict[str, object],
     merged: tuple[Part, ...] = (),
 ) -> None:
@@ -170,7 +168,7 @@ def _write(
     written = report(wanted, made)
     write(written, folder)
     text = f"{summary(written)}\n{folder / 'report.md'}"
-    shared.show(document(written), as_json=as_json, text=lambda: text)
+    shared.show(document(written), lambda: text)
     if made.is_interrupted:
         runs = f"{len(made.finished)} of {len(work.items)} runs"
         shared.leave(f": {runs}; no figure is drawn")

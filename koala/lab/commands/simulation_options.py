@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from koala.cli.arguments import STANDARD_INPUT
-from koala.cli.output import note
+from koala.cli.output import is_json, note
 from koala.common.runtime.atomic_file import atomic_file, check_writable
 from koala.errors import ConfigError, KoalaError, WorkloadError
 
@@ -41,7 +41,6 @@ class Runs:
     reps: int
     workers: int
     on: str
-    as_json: bool
     jobs_out: Path | None
     plot: Path | None
     replaced: list[str] = field(default_factory=list)
@@ -106,8 +105,8 @@ class Runs:
     ) -> None:
         """Print the result, as JSON or as text. Write the jobs, a header and rows, and draw what is
         asked for; then exit as an interrupted command if it was interrupted."""
-        show(document, as_json=self.as_json, text=text, replaced=self.replaced)
-        if not self.as_json and 1 < self.reps < REPS_FEW:
+        show(document, text, replaced=self.replaced)
+        if not is_json() and 1 < self.reps < REPS_FEW:
             note(f"{self.reps} replications give wide intervals; --reps 10 gives narrower ones")
         if self.jobs_out is not None and jobs is not None:
             write_rows(self.jobs_out, *jobs())
@@ -245,14 +244,12 @@ def plain_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def show(
     document: Mapping[str, Any],
-    *,
-    as_json: bool,
     text: Callable[[], str],
     replaced: Sequence[str] = (),
 ) -> None:
     """Print the result, as JSON or as text, and the policies that were `replaced` in its runs."""
     told = list(dict.fromkeys(replaced))
-    if as_json:
+    if is_json():
         more = {"replaced_policies": told} if told else {}
         print(json.dumps({**document, **more}, indent=2, allow_nan=False))
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import examples, file, option
+from koala.cli.arguments import examples, file, json_option, option
 from koala.cli.extras import needs_sim
 from koala.common.runtime import clock
 from koala.errors import ConfigError
@@ -40,7 +40,7 @@ USUAL_METRICS = ("wait.mean", "response.mean", "bounded_slowdown.mean", "utiliza
 @option("--dry-run", is_flag=True, help="List the runs and make none.")
 @given("part", "merge")
 @campaign_options
-@given("as_json")
+@json_option
 @needs_sim
 def sweep(
     *,
@@ -52,7 +52,6 @@ def sweep(
     part: str | None,
     merge: tuple[Path, ...],
     place: Place,
-    as_json: bool,
 ) -> None:
     """Run many settings with the same seeds, and compare them.
 
@@ -70,7 +69,7 @@ def sweep(
     if share is not None:
         work = work.part(*share)
     if dry_run:
-        _list(found, work.items, as_json=as_json)
+        _list(found, work.items)
         return
     if merge and part:
         raise ConfigError(f"--part {part}: not allowed with --merge")
@@ -92,32 +91,28 @@ def sweep(
     )
     swept = Sweep(found.points, found.seeds, campaign)
     if share is None:
-        _report(found, swept, folder, as_json=as_json)
+        _report(found, swept, folder)
     else:
         count = len(campaign.finished)
         summary = {"version": VERSION, "part": part, "folder": str(folder), "runs": count}
-        shared.show(summary, as_json=as_json, text=lambda: f"{counted(count, 'run')}\n{folder}")
+        shared.show(summary, lambda: f"{counted(count, 'run')}\n{folder}")
     for row in swept.stopped:
         print(", ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr)
     if campaign.is_interrupted:
         shared.leave(f": {len(campaign.finished)} of {len(work.items)} runs")
 
 
-def _list(found: SweepFile, tasks: tuple[Task, ...], *, as_json: bool) -> None:
+def _list(found: SweepFile, tasks: tuple[Task, ...]) -> None:
     """Print the runs."""
     from koala.lab.rows import Rows
 
     rows = Rows({**dict(found.points[task.place].labels), "seed": task.seed} for task in tasks)
     counts = f"{counted(len(rows), 'run')} of {counted(len(found.points), 'setting')}"
     document = {"version": VERSION, "settings": len(found.points), "runs": list(rows)}
-    shared.show(
-        document,
-        as_json=as_json,
-        text=lambda: f"{_table(rows)}\n{counts}",
-    )
+    shared.show(document, lambda: f"{_table(rows)}\n{counts}")
 
 
-def _report(found: SweepFile, made: Sweep, folder: Path, *, as_json: bool) -> None:
+def _report(found: SweepFile, made: Sweep, folder: Path) -> None:
     """Write and print means and comparisons."""
     from koala.lab.rows import Rows
 
@@ -150,7 +145,7 @@ def _report(found: SweepFile, made: Sweep, folder: Path, *, as_json: bool) -> No
             tables.append(f"{found.compare.metric}, paired differences\n{_table(compared)}")
         return "\n\n".join([*tables, str(folder)])
 
-    shared.show(document, as_json=as_json, text=text)
+    shared.show(document, text)
 
 
 def _means(made: Sweep, names: Sequence[str]) -> Rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from koala.cli.arguments import OneOf, examples, option
+from koala.cli.arguments import OneOf, examples, json_option, option
 from koala.cli.arguments import file as path_type
 from koala.cli.extras import needs_sim
 from koala.common.runtime.foreign.guards import noting_replacements
@@ -56,8 +56,9 @@ SIMULATION = Declared.of(ReplaySetting)
     " fill (the largest sites whole), or N (equal, at most N processors each); or flexible: the"
     " scheduler splits each job over what is idle, as a total.", unset="equal",
 )  # fmt: skip
+@json_option
 @given(
-    "as_json", "plot", "jobs_out",
+    "plot", "jobs_out",
     metavar="FILE",
     help="Write the jobs to this file: *.csv, or *.swf for a log that other tools read.",
 )  # fmt: skip
@@ -73,7 +74,6 @@ def trace(
     events: Path | None,
     grid: Path | None,
     split: str | None,
-    as_json: bool,
     plot: Path | None,
     **values: Any,  # noqa: ANN401 - declared options
 ) -> None:
@@ -103,7 +103,6 @@ def trace(
             overrun=chosen["overrun"],
             until=chosen["until"],
             jobs_out=jobs_out,
-            as_json=as_json,
         )
         return
     if split is not None:
@@ -121,7 +120,7 @@ def trace(
     replay = Replay(setting, jobs_out=jobs_out, series=series)
     with noting_replacements() as replaced:
         found = _run(replay, file)
-    shared.show(found, as_json=as_json, text=lambda: _text(found), replaced=replaced)
+    shared.show(found, lambda: _text(found), replaced=replaced)
     if plot is not None and series is not None:
         from koala.lab.sim.log_replay.drawing import draw
 

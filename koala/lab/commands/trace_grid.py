@@ -30,7 +30,6 @@ def on_grid(
     overrun: Overrun,
     until: int | None,
     jobs_out: Path | None,
-    as_json: bool,
 ) -> None:
     """Replay the log on the sites of a grid file, under its parameters and policies; print the
     result.
@@ -61,7 +60,7 @@ def on_grid(
     ):
         report = replay.run(progress=update, listener=LineListener(file.name))
     found = {"grid": str(grid), "split": split, **replay.document(report)}
-    shared.show(found, as_json=as_json, text=lambda: _text(found), replaced=replaced)
+    shared.show(found, lambda: _text(found), replaced=replaced)
     if jobs_out is not None and outcomes is not None:
         _write_log(outcomes, report.jobs, jobs_out, log, f"grid {grid.name}, split {split}")
     elif jobs_out is not None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.arguments import OneOf, examples, file, option
+from koala.cli.arguments import OneOf, examples, file, json_option, option
 from koala.cli.extras import needs_sim
 from koala.cli.lazy_group import LazyGroup
-from koala.cli.output import note
+from koala.cli.output import is_json, note
 from koala.common.runtime.option_values import Bounds
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError
@@ -70,7 +70,7 @@ twin = LazyGroup(
     help="Time zone of the clusters, such as Europe/Amsterdam.",
     unset="this machine's",
 )  # fmt: skip
-@given("as_json")
+@json_option
 @needs_sim
 def import_(
     *,
@@ -80,7 +80,6 @@ def import_(
     site: str | None,
     processors: tuple[str, ...],
     timezone: str | None,
-    as_json: bool,
 ) -> None:
     """Make a twin of the output of `sacct --parsable2` or `qacct -j`.
 
@@ -103,8 +102,8 @@ def import_(
     names = [path.name for _, path in recordings]
     write(found, out, kind=kinds, sources=names)
     summary = {"folder": str(out), **document(found, kinds, names)}
-    shared.show(summary, as_json=as_json, text=lambda: _imported(found, out))
-    if not as_json:
+    shared.show(summary, lambda: _imported(found, out))
+    if not is_json():
         note(f"koala twin report {out} tells what co-allocation would have cost")
 
 
@@ -173,7 +172,7 @@ def _imported(found: Twin, out: Path) -> str:
 @given("seed", "reps", bounds=Bounds(low=2))
 @option("--out", type=file, metavar="FILE.md", help="Write the page there, too.")
 @campaign_options
-@given("as_json")
+@json_option
 @needs_sim
 def report(
     *,
@@ -185,7 +184,6 @@ def report(
     seed: int,
     out: Path | None,
     place: Place,
-    as_json: bool,
     **values: Any,  # noqa: ANN401 - declared options
 ) -> None:
     """Report what co-allocation would have cost on the clusters of a twin.
@@ -225,7 +223,7 @@ def report(
     text = page(answered)
     if out is not None:
         write_atomically(out, f"{text}\n")
-    shared.show(document(answered), as_json=as_json, text=lambda: text, replaced=runs.replaced)
+    shared.show(document(answered), lambda: text, replaced=runs.replaced)
     if runs.is_interrupted:
         shared.leave(f": {len(runs.rows())} of {counted(reps, 'run')}")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.arguments import examples, file, option
+from koala.cli.arguments import examples, file, json_option, option
 from koala.cli.extras import needs_sim
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
@@ -37,7 +37,7 @@ VERSION = 2
 @option("--out", type=file, metavar="DIR", help="Write runs.csv, table.csv and table.md there.")
 @given("seed")
 @campaign_options
-@given("as_json")
+@json_option
 @needs_sim
 def yardstick(
     *,
@@ -48,7 +48,6 @@ def yardstick(
     out: Path | None,
     seed: int,
     place: Place,
-    as_json: bool,
 ) -> None:
     """Measure policies on a fixed benchmark of co-allocation.
 
@@ -82,9 +81,7 @@ def yardstick(
         "policies": shared.plain_rows(rows),
     }
     note = f"{count} cells, seed {seed}; ratios to the reference, below 1 is better"
-    shared.show(
-        document, as_json=as_json, text=lambda: f"{_text(rows)}\n{note}", replaced=campaign.replaced
-    )
+    shared.show(document, lambda: f"{_text(rows)}\n{note}", replaced=campaign.replaced)
     if campaign.is_interrupted:
         shared.leave(f": {len(campaign.finished)} of {len(work.items)} runs")
 

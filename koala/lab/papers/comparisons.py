@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import fmean
+from string import ascii_lowercase
 
 from koala.lab.papers.paper import Comparison, Part, Test, listed
 from koala.lab.sim.runs import ANY, ARITHMETIC, Quantity
@@ -24,6 +26,8 @@ EXACT = 1e-9
 """Tolerance for rounding where a quantity is a number."""
 MUCH = 0.25
 """Much, significantly, a large increase: by at least this share. Slightly: by less than this."""
+_NAMES = {"LITTLE": LITTLE, "MUCH": MUCH, "abs": abs, "max": max, "mean": fmean, "min": min}
+"""What a formula may call."""
 
 
 def once(*comparisons: Comparison) -> Test:
@@ -39,6 +43,22 @@ def exact(metric: str, name: str = "") -> Quantity:
 def shown(text: str, contrast: Callable[..., float], *quantities: Quantity) -> Comparison:
     """Make a comparison of a special form."""
     return Comparison(text=text, of=quantities, contrast=contrast)
+
+
+def formula(text: str, contrast: str, *quantities: Quantity) -> Comparison:
+    """Make a comparison of a special form: a contrast of a, b, c, ..., which are the values in
+    their order; or of `one` and `other`, the first and the second half of them. `{0}` in the text
+    is the name of the first one."""
+    code = compile(contrast, text, "eval")
+
+    def value(*values: float) -> float:
+        half = len(values) // 2
+        names = {**dict(zip(ascii_lowercase, values, strict=False)), **_NAMES}
+        names |= {"one": values[:half], "other": values[half:]}
+        found: float = eval(code, {"__builtins__": {}}, names)
+        return found
+
+    return shown(text.format(*quantities), value, *quantities)
 
 
 def above(one: Quantity, bound: float, unit: str = "") -> Comparison:

@@ -4,8 +4,9 @@
 
 A line is a comparison (`koala.lab.papers.comparisons`) and its arguments: numbers, and phrases, of
 which the paper makes quantities. In a phrase `a/b` and names of groups stand for several words, and
-give several quantities; a text in quotation marks is one word. `*` spreads several quantities over
-the arguments; `each` compares the first of all arguments, then the second of all, and so on.
+give several quantities; a text in quotation marks is one word, and alone a text. `*` spreads
+several quantities over the arguments; `each` compares the first of all arguments, then the second
+of all, and so on.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ Quantities = Callable[[Sequence[str]], Any]
 Groups = Mapping[str, Sequence[str]]
 
 _ARGUMENT = re.compile(r'(?:[^,"]|"[^"]*")+')
+_TEXT = re.compile(r'"[^"]*"')
 _WORD = re.compile(r'"([^"]*)"|(\S+)')
 _BEGUN = re.compile(r"([^=.]*[=.])?(.*)")
 _NAMED = re.compile(r"(\w+)=(\S+)")
@@ -46,6 +48,8 @@ def compared(
             named = _NAMED.fullmatch(text)
             if named and named[1] in ("within", "above"):
                 options[named[1]] = _literal(named[2])
+            elif _TEXT.fullmatch(text):
+                values.append(text.strip('"'))
             elif text.startswith("*"):
                 values += _phrase(text[1:], quantities, groups)
             else:

@@ -24,8 +24,6 @@ from tests.harness.forked import Process, Surroundings, start
 from tests.harness.moments import until
 
 ROOT = Path(__file__).parents[3]
-GONE_S = 0.05
-"""How often /proc is looked at for what is left of a claim."""
 
 
 def a_job() -> str:

@@ -98,9 +98,9 @@ class FakeSession:
         """The daemon's."""
         return self._daemon.epoch
 
-    def arm(self, *claims: str, release_in_s: float = 0.3, late_s: float = LATE_S) -> float:
+    def arm(self, *claims: str) -> float:
         """Arms these claims, members of one attempt here; answers T."""
-        release_at = self._daemon.now() + release_in_s
+        release_at = self._daemon.now() + 0.3
         peers = [
             link_pb2.Peer(
                 component=int(claim.split("/")[2]),
@@ -118,7 +118,7 @@ class FakeSession:
             number = link_pb2.ArmNumber(epoch=self._daemon.epoch, counter=1)
             self.say(
                 arm=link_pb2.Arm(
-                    claim=claim, number=number, release_at=release_at, late_s=late_s, peers=peers
+                    claim=claim, number=number, release_at=release_at, late_s=LATE_S, peers=peers
                 )
             )
         return release_at
@@ -178,10 +178,6 @@ class FakeSession:
         """Waits for InventoryEnd; answers the reports on claims before it."""
         await self.next("inventory_end")
         return {report.claim: report for report in self._waiting.pop("claim", [])}
-
-    def drop(self, kind: str) -> None:
-        """Forgets the messages of a kind that nobody has waited for yet."""
-        self._waiting.pop(kind, None)
 
     def waiting(self, kind: str) -> list[Any]:
         """Messages of a kind that nobody has waited for yet."""
@@ -338,10 +334,3 @@ def hold(
             ),
         )
     )
-
-
-def a_release(claim: str, *, epoch: int, release_at: float) -> link_pb2.ToAgent:
-    """A Release as a daemon says it again among what it wants."""
-    number = link_pb2.ArmNumber(epoch=epoch, counter=1)
-    release = link_pb2.Release(claim=claim, number=number, release_at=release_at)
-    return link_pb2.ToAgent(release=release)

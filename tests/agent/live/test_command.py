@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.live.agent_process import AgentProcess, a_job, agent_process, command
-from tests.agent.live.fake_daemon import fake_daemon, patiently
+from tests.agent.live.agent_process import a_job, agent_process, command
+from tests.agent.live.fake_daemon import fake_daemon
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
@@ -49,9 +49,3 @@ async def test_wrong_usage_and_configuration_end_with_status_2(tmp_path: Path) -
     status, out, _ = await command("--version")
     assert status == 0
     assert out.startswith("koala-agent ")
-
-
-async def ended(agent: AgentProcess) -> int:
-    """The exit status of an agent that ends by itself."""
-    assert agent.process is not None
-    return await patiently(agent.process.ended())

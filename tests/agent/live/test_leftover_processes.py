@@ -21,7 +21,6 @@ from tests.agent.live.agent_process import AgentProcess, a_job, agent_process
 from tests.agent.live.fake_daemon import (
     GONE,
     GRANTED,
-    LATE_S,
     PASSED,
     FakeDaemon,
     FakeSession,
@@ -97,7 +96,7 @@ async def begin(daemon: FakeDaemon, claim: str, ear: Ear, shape: str) -> FakeSes
     session = await daemon.live(hold(claim, "-c", script), kill_s=0.5)
     await session.claim(claim, GRANTED)
     await session.next("ping", is_about=lambda ping: ping.claim == claim)
-    release_at = session.arm(claim, late_s=LATE_S)
+    release_at = session.arm(claim)
     await session.next("claim", lambda report: report.claim == claim)  # armed
     session.release(claim, release_at=release_at)
     await session.claim(claim, PASSED)

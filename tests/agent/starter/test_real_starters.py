@@ -210,19 +210,3 @@ async def test_limits_of_time_and_memory_reach_the_program(tmp_path: Path) -> No
         await site.passed(hold)
         assert (await end_of(site)).succeeded
     assert (folder(tmp_path) / "stdout.0").read_text().split() == ["7", str(512 * 1024)]
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().split()[3])
-
-
-def command_of(pid: int) -> list[str]:
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-    return [word for word in words if word]  # a forked starter's ends with empty ones
-
-
-async def ended(command: list[str]) -> int:
-    """Runs it to its end."""
-    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
-    async with asyncio.timeout(90):
-        return await process.wait()

@@ -115,24 +115,6 @@ async def test_a_killed_relay_is_started_again_and_the_copy_goes_on(tmp_path: Pa
         task.cancel()
 
 
-async def test_the_relay_ends_when_its_standard_input_closes(tmp_path: Path) -> None:
-    """So a killed daemon leaves no relay behind."""
-    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
-    started = asyncio.Event()
-    process = RelayProcess(settings, lambda _: started.set())
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(process.run())
-        async with asyncio.timeout(LIMIT_S):
-            await started.wait()
-        child = process.process
-        assert child is not None
-        assert child.stdin is not None
-        child.stdin.close()
-        async with asyncio.timeout(LIMIT_S):
-            assert await child.wait() == 0
-        task.cancel()
-
-
 @pytest.mark.parametrize("said", ["nothing", "half", "all"])
 def test_a_daemon_that_is_killed_while_it_starts_its_relay_leaves_none_and_no_traceback(
     tmp_path: Path, said: str

@@ -174,17 +174,6 @@ async def test_a_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
                 await ann.hello()
 
 
-async def test_the_last_administrator_cannot_be_revoked(tmp_path: Path) -> None:
-    async with secured(tmp_path) as stage, stage.client() as client:
-        name = stage.administrator.user
-        with pytest.raises(SpecError, match="the last administrator"):
-            await client.revoke_user(name)
-        await stage.user("second", "administrator")
-        assert (await client.revoke_user(name))["state"] == "revoked"
-        with pytest.raises(UnauthenticatedError):
-            await client.users()
-
-
 async def test_where_no_administrator_is_left_the_next_start_makes_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,17 +60,6 @@ def nothing(_: str) -> bool:
     return False
 
 
-def test_a_round_starts_one_job_of_each_queue() -> None:
-    queues = Queues("LS-OR", a=3, b=1, c=2)
-    assert queues.departs(fits=anything) == "abcaca"
-
-
-def test_a_queue_whose_head_does_not_fit_is_not_visited_again() -> None:
-    queues = Queues("LS-OR", a=3, b=3, c=1)
-    assert queues.departs(fits=lambda key: key != B) == "aBcaa"
-    assert list(queues.visiting.disabled) == [B]
-
-
 def test_an_arrival_is_tried_if_it_is_alone_in_an_enabled_queue() -> None:
     queues = Queues("LS-OR", b=1)
     assert queues.arrives(A)
@@ -81,41 +70,6 @@ def test_an_arrival_is_tried_if_it_is_alone_in_an_enabled_queue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "draw", "expected"),
-    [
-        ("LS-OR", 0.9, "ABC"),
-        ("LS-RD", 0.0, "ABC"),
-        ("LS-RD", 0.34, "BCA"),
-        ("LS-RD", 0.99, "CAB"),
-        ("LS-RO", 0.0, "CAB"),  # released c, then a
-        ("LS-DO", 0.0, "BAC"),  # disabled b, then a
-        ("GS", 0.0, "!"),
-        ("EQ-LF", 0.0, "ABC!"),
-        ("EQ-GF", 0.0, "!ABC"),
-        ("EQ-RD", 0.49, "!ABC"),
-        ("EQ-RD", 0.51, "ABC!"),
-    ],
-)
-def test_queues_are_enabled_in_the_order_of_the_policy(
-    policy: str, draw: float, expected: str
-) -> None:
-    queues = Queues(policy, a=1, b=1, c=1, common=1)
-    queues.visiting.disabled[B] = None
-    queues.visiting.disabled[A] = None
-    assert queues.departs(fits=nothing, released=(C, A), draw=draw) == expected
-
-
-def test_gp_starts_no_local_job_while_a_global_one_waits() -> None:
-    assert Queues("GP", a=1, b=1, common=2).departs(fits=anything) == "**ab"
-    assert Queues("GP", a=1, b=1, common=2).departs(fits=nothing) == "!"
-    queues = Queues("GP", common=1)
-    assert not queues.arrives(A)
-    queues.queues[ALL].clear()
-    queues.queues[A].clear()
-    assert queues.arrives(A)
-
-
-@pytest.mark.parametrize(
     ("policy", "draw"), [("LP-LF", 0.0), ("LP-GF", 0.0), ("LP-RD", 0.0), ("LP-RD", 0.9)]
 )
 def test_lp_lets_the_global_queue_join_when_a_local_one_gets_empty(
@@ -123,27 +77,6 @@ def test_lp_lets_the_global_queue_join_when_a_local_one_gets_empty(
 ) -> None:
     queues = Queues(policy, a=2, b=1, c=2, common=2)
     assert queues.departs(fits=anything, draw=draw) == "abc*ac*"
-
-
-@pytest.mark.parametrize(
-    ("policy", "draw", "expected"),
-    [
-        ("LP-LF", 0.0, "bc*"),
-        ("LP-GF", 0.0, "*bc"),
-        ("LP-RD", 0.0, "*bc"),
-        ("LP-RD", 0.9, "bc*"),
-    ],
-)
-def test_lp_versions_differ_when_a_local_queue_is_empty(
-    policy: str, draw: float, expected: str
-) -> None:
-    queues = Queues(policy, b=1, c=1, common=1)
-    assert queues.departs(fits=anything, draw=draw) == expected
-
-
-def test_lq_works_on_the_longest_side_and_looks_again_before_each_attempt() -> None:
-    assert Queues("LQ", a=2, b=1, common=3).departs(fits=anything) == "*a*ab*"
-    assert Queues("LQ", a=2, b=2, common=2).departs(fits=anything) == "ab*ab*"
 
 
 @given(

@@ -1,15 +1,11 @@
 """Group commit: one order of events, nothing leaves before its commit, and a kill loses nothing."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from koala.core.digest import digest
-from koala.core.model.events import JobSubmitted
 from koala.core.model.parameters import Parameters
 from koala.core.scheduler import Scheduler
 from koala.daemon.loop.group_commit import BatchContext, GroupCommit
@@ -103,48 +99,3 @@ async def test_a_digest_is_written_every_thousand_events(tmp_path: Path) -> None
             assert digest(scheduler) == found
     assert len(scheduler.jobs) == 1500
     journal.close()
-
-
-SUBMITTER = """
-import asyncio, sys
-from pathlib import Path
-from tests.daemon.loop.bench import bench, submit
-
-async def submit_for_ever(event_loop):
-    while True:
-        print(await event_loop.ask(submit), file=sys.stderr, flush=True)
-
-async def main():
-    async with bench(Path(sys.argv[1])) as the, asyncio.TaskGroup() as group:
-        for _ in range(20):
-            group.create_task(submit_for_ever(the.event_loop))
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("answers", [40, 47, 55])
-def test_a_kill_in_the_middle_of_a_group_commit_loses_no_answered_job(
-    tmp_path: Path, answers: int
-) -> None:
-    """Twenty clients keep a commit under way at each instant."""
-    submitter = subprocess.Popen(
-        [sys.executable, "-c", SUBMITTER, str(tmp_path)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        text=True,
-    )
-    assert submitter.stderr is not None
-    answered = [submitter.stderr.readline().strip() for _ in range(answers)]
-    submitter.kill()
-    answered += [line.strip() for line in submitter.stderr if line.endswith("\n")]
-    submitter.wait(90)
-    submitter.stderr.close()
-    journal = Journal.open(tmp_path)
-    records = list(journal.records())
-    journal.close()
-    assert [record.seq for record in records] == [*range(1, len(records) + 1)]
-    jobs = [record.event.job for record in records if isinstance(record.event, JobSubmitted)]
-    assert jobs == [f"j{n}" for n in range(1, len(jobs) + 1)]
-    assert set(answered) <= set(jobs)

@@ -251,8 +251,3 @@ async def test_nobody_asks_why_claims_waited_when_all_are_ended(
         await manager.close(kill=True)
     assert "1" in cluster.cancelled()
     assert [argv for argv in cluster.said if argv[0] == "explain"] == []
-
-
-LISTING = """<?xml version='1.0'?><job_info><queue_info><job_list state="running">
-<JB_job_number>{number}</JB_job_number><JB_name>{name}</JB_name><JB_owner>{owner}</JB_owner>
-<state>r</state><slots>1</slots></job_list></queue_info></job_info>"""

@@ -2,8 +2,8 @@
 tests that are not written there.
 
 `test` is made at all requested loads; `low` and `high` at those local loads, of which alone the
-sentence speaks; `both_high` where the global load is high, too; `once` has values that no load
-changes. A phrase there is a metric at the loads of the test, and
+sentence speaks; `both_high` where the global load is high, too, and `one_high` where it is not;
+`once` has values that no load changes. A phrase there is a metric at the loads of the test, and
 
     GP, LP, WAIT_10, PURE     before it: the policy, or GP with Wait-10 or Wait-∞
     watched, beginning        before it: of jobs one by one, or of runs from an empty grid
@@ -23,22 +23,14 @@ from functools import partial
 from itertools import chain
 from math import inf
 from pathlib import Path
-from statistics import fmean
 
 from koala.lab.papers.comparisons import (
-    MUCH,
-    at_most,
     close,
     exact,
-    higher,
-    highest,
     lower,
     once,
-    share,
-    shown,
 )
 from koala.lab.papers.deadlines.points import (
-    FRACTIONS,
     HIGH,
     LEADS_S,
     LEVELS,
@@ -153,17 +145,13 @@ def _test_of(row: Row, phrase: Phrase | None) -> Test:
 def _lines(row: Row, level: LoadLevel) -> Iterator[str]:
     kinds = {"test": True, "low": level.is_low, "high": not level.is_low}
     kinds["both_high"] = level.is_both_high
+    kinds["one_high"] = not (level.is_low or level.is_both_high)
     return chain.from_iterable(row.get(kind, ()) for kind, is_meant in kinds.items() if is_meant)
 
 
 def low(phrase: Phrase) -> Phrase:
     """Test at the low local load: the sentence speaks of no other."""
     return lambda level: phrase(level) if level.is_low else ()
-
-
-def high(phrase: Phrase) -> Phrase:
-    """Test at the high local load: the sentence speaks of no other."""
-    return lambda level: () if level.is_low else phrase(level)
 
 
 def same_loads(reading: ReadLevel) -> tuple[Level, ...]:
@@ -173,71 +161,6 @@ def same_loads(reading: ReadLevel) -> tuple[Level, ...]:
 
 
 # Tests that are not written beside their sentences.
-
-
-def _accounted(level: LoadLevel) -> Comparison:
-    metrics = ("total_load", "wasted", "local_load", "global_load")
-    return shown(
-        "total load less wasted = local and global load",
-        lambda total, wasted, local, glob: 1e-6 - abs(total - wasted - local - glob),
-        *(of(at(level, PURE), metric, "Wait-∞") for metric in metrics),
-    )
-
-
-def _success(level: LoadLevel, *fractions: float) -> list[Quantity]:
-    points = [replace(at(level), fraction=part) for part in fractions]
-    return [of(point, "success_rate", f"Lp {point.fraction:g}") for point in points]
-
-
-def _because_full(level: LoadLevel) -> Comparison:
-    return (lower if level.is_both_high else higher)(*_success(level, 1.0, 0.9))
-
-
-def _one_is_best_or_close(level: LoadLevel) -> Found:
-    *others, one = _success(level, *FRACTIONS)
-    if level.is_both_high:
-        return [at_most(other, one) for other in others]
-    return highest(one, others)
-
-
-def _beginnings(level: LoadLevel, fraction: float) -> tuple[Beginning, Beginning]:
-    """Return runs from an empty grid with this Lp, and with Lp 1, where nothing waits."""
-    early, late = (Beginning(replace(at(level), fraction=one)) for one in (fraction, 1.0))
-    return early, late
-
-
-def _fuller_later(level: LoadLevel) -> Comparison:
-    """Test that the grid fills up by more than under Lp 1."""
-    early, late = _beginnings(level, 0.1)
-    return shown(
-        "load rises from the first 20 minutes to later by more under Lp 0.1 than Lp 1",
-        lambda first, later, other_first, other_later: later - first - (other_later - other_first),
-        Quantity(early, "load.first", "first, Lp 0.1"),
-        Quantity(early, "load.later", "later, Lp 0.1"),
-        Quantity(late, "load.first", "first, Lp 1"),
-        Quantity(late, "load.later", "later, Lp 1"),
-    )
-
-
-def _scarcer_later(level: LoadLevel) -> Comparison:
-    """Test that ever more processors are missing at a deadline, even after local jobs are
-    killed."""
-    early, late = _beginnings(level, 0.7)
-    return shown(
-        "held or used by global jobs, later: more under Lp 0.7 than under Lp 1",
-        lambda later, other: later - other,
-        Quantity(early, "taken.later", "Lp 0.7"),
-        Quantity(late, "taken.later", "Lp 1"),
-    )
-
-
-def _much_wasted(level: LoadLevel) -> Comparison:
-    return shown(
-        f"wasted > {share(MUCH)} of the total load",
-        lambda wasted, total: wasted - MUCH * total,
-        of(at(level, PURE), "wasted", "Wait-∞"),
-        of(at(level, PURE), "total_load", "Wait-∞"),
-    )
 
 
 def _short_best(level: LoadLevel) -> Iterator[Comparison]:
@@ -258,22 +181,6 @@ def _short_best(level: LoadLevel) -> Iterator[Comparison]:
                     yield replace(lower(one, other), where=f"global {100 * load:g} %")
 
 
-def _better_over_leads(level: LoadLevel) -> Comparison:
-    tens, pures = (
-        [
-            of(replace(at(level, base), lead_s=x), "success_rate", f"{name}, lead {x:g} s")
-            for x in LEADS_S
-        ]
-        for base, name in ((WAIT_10, "Wait-10"), (PURE, "Wait-∞"))
-    )
-    return shown(
-        "mean success over the leads, Wait-10 > Wait-∞",
-        lambda *values: fmean(values[: len(tens)]) - fmean(values[len(tens) :]),
-        *tens,
-        *pures,
-    )
-
-
 def _alike_over_local_loads(level: LoadLevel) -> Iterator[Comparison]:
     if level.global_load != 0.2:
         return
@@ -287,24 +194,8 @@ def _alike_over_local_loads(level: LoadLevel) -> Iterator[Comparison]:
                 yield replace(comparison, where=f"{rate:g} local jobs a second")
 
 
-def _not_properly(level: LoadLevel) -> Comparison:
-    alone = of(replace(at(level, WAIT_10), global_load=0.0), "local_response", "without global")
-    pure = quantity(level, ("local_response", "wait=inf"))
-    assert isinstance(pure, Quantity)
-    return shown(f"{pure} > 10 × {alone}", lambda one, other: one - 10 * other, pure, alone)
-
-
 TESTS: dict[str, Phrase] = {
-    "3.1-7": _accounted,
-    "3.2-5": low(_fuller_later),
-    "3.2-10": high(_because_full),
-    "3.2-11": _one_is_best_or_close,
-    "3.3-1": _much_wasted,
     "3.3-5": low(_short_best),
-    "3.3-11": low(_better_over_leads),
-    "3.3-12": high(_better_over_leads),
     "3.3-15": _alike_over_local_loads,
-    "3.3-18": low(_not_properly),
-    "4-6": _scarcer_later,
 }
 SENTENCES = read_sentences(Path(__file__).parent, TESTS, _test_of)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, isinf, nan
 from statistics import fmean
+from typing import Any
 
 from koala.core.model.timeline import next_claim_at, next_try_at
 from koala.core.model.values import Seconds
@@ -47,8 +48,6 @@ at 75 %, and claimed processors that wait for a deadline come on top."""
 class Reading:
     """A reading of what the paper leaves open; the defaults are ours."""
 
-    policy: str = "GP"
-    """Policy of the sentences that name none."""
     tries_max: int = 10
     killed: str = "lost"
     victims: str = "youngest"
@@ -59,10 +58,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadLevel(Level):
-    """The requested loads, local and global, and how the paper is read."""
+    """The requested loads, local and global, and how the paper is read: `policy` is that of the
+    sentences that name none."""
 
     local_load: float
     global_load: float
+    policy: str = "GP"
     reading: Reading = Reading()
 
     @property
@@ -99,19 +100,27 @@ class ReadLevel(Level):
     levels: tuple[LoadLevel, ...]
 
 
-def _reading(name: str, reading: Reading, *at_levels: LoadLevel) -> ReadLevel:
+def _reading(
+    name: str,
+    *at_levels: LoadLevel,
+    policy: str = "GP",
+    **changed: Any,  # noqa: ANN401
+) -> ReadLevel:
     """Make a reading at these loads, by default a local one of 30 % and a global one of 40 %: the
     one level near saturation at which the paper compares policies."""
-    levels = tuple(replace(one, reading=reading) for one in at_levels or LOW_LEVELS[-1:])
+    levels = tuple(
+        replace(one, policy=policy, reading=Reading(**changed))
+        for one in at_levels or LOW_LEVELS[-1:]
+    )
     return ReadLevel(name=name, is_near=True, levels=levels)
 
 
 READINGS = (
-    _reading("LP where no policy is named", Reading(policy="LP"), LOW_LEVELS[-1], HIGH_LEVELS[-1]),
-    _reading("Mp = 3", Reading(tries_max=3)),
-    _reading("Mp = 50", Reading(tries_max=50)),
-    _reading("the oldest are killed", Reading(victims="oldest")),
-    _reading("killed jobs go back", Reading(killed="requeue")),
+    _reading("LP where no policy is named", LOW_LEVELS[-1], HIGH_LEVELS[-1], policy="LP"),
+    _reading("Mp = 3", tries_max=3),
+    _reading("Mp = 50", tries_max=50),
+    _reading("the oldest are killed", victims="oldest"),
+    _reading("killed jobs go back", killed="requeue"),
 )
 """Other readings; each differs from the default only in what it names."""
 
@@ -130,14 +139,11 @@ class Point:
     global_load: float = 0.2
     lead_s: Seconds | None = None
     """Same for all jobs; None: uniform on [1, 3599]."""
-    tries_max: int = 10
-    killed: str = "lost"
-    victims: str = "youngest"
+    reading: Reading = Reading()
 
     def __str__(self) -> str:
         lead = "" if self.lead_s is None else f", lead {self.lead_s:g} s"
-        read = Reading(tries_max=self.tries_max, killed=self.killed, victims=self.victims)
-        other = f", {read}" if read != Reading() else ""
+        other = f", {self.reading}" if self.reading != Reading() else ""
         return (
             f"{self.policy} {name_of_wait(self.wait_s)}, Lp {self.fraction:g}, local "
             f"{100 * self.local_load:.3g} %, global {100 * self.global_load:.3g} %{lead}{other}"
@@ -149,9 +155,9 @@ class Point:
         return Setting(
             at_deadline={"GP": "kill", "LP": "fail"}[self.policy],
             fraction=self.fraction,
-            tries_max=self.tries_max,
-            is_requeued={"lost": False, "requeue": True}[self.killed],
-            is_oldest_first={"youngest": False, "oldest": True}[self.victims],
+            tries_max=self.reading.tries_max,
+            is_requeued=self.reading.killed == "requeue",
+            is_oldest_first=self.reading.victims == "oldest",
             wait_s=self.wait_s,
             local_load=self.local_load,
             global_load=self.global_load,
@@ -175,14 +181,11 @@ def at(level: Level, point: Point | None = None) -> Point:
     """Return a point at the loads of a level, as the level reads the paper. Without a point, the
     policy is that of sentences that name none."""
     assert isinstance(level, LoadLevel)
-    read = level.reading
     return replace(
-        point or Point(policy=read.policy),
+        point or Point(policy=level.policy),
         local_load=level.local_load,
         global_load=level.global_load,
-        tries_max=read.tries_max,
-        killed=read.killed,
-        victims=read.victims,
+        reading=level.reading,
     )
 
 

@@ -7,10 +7,9 @@ A phrase there is a policy and a metric, with `io=40` at 40 % of I/O-bound jobs 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 from koala.lab.papers.comparisons import LITTLE, MUCH, share, shown, slightly_lower
@@ -33,7 +32,6 @@ from koala.lab.sim.runs import Level, Quantity
 
 OTHERS = ("NoNetwork", "PreferLocal")
 GROUPS = {"POLICIES": POLICIES, "OTHERS": OTHERS, "REST": POLICIES[1:]}
-RISING = tuple(fraction for fraction in FRACTIONS if fraction <= 0.6)
 UP_TO = 0.30
 
 
@@ -59,15 +57,6 @@ def _test_of(row: Row, phrase: Phrase | None) -> Test:
         return compared(row["test"], partial(quantity, reading), GROUPS)
 
     return test
-
-
-def _degrades_relatively(_level: Level, reading: Reading) -> Iterator[Comparison]:
-    for less, more in pairwise(RISING):
-        yield shown(
-            f"NoNetwork / PreferLocal at {share(more)} > at {share(less)}",
-            lambda a, b, c, d: a / b - c / d,
-            *(response(policy, part, reading) for part in (more, less) for policy in OTHERS),
-        )
 
 
 def _by_choice_of_site(level: Level, reading: Reading) -> Found:
@@ -102,20 +91,8 @@ def _up_to(_level: Level, reading: Reading) -> Comparison:
     return shown(text, lambda *values: UP_TO + LITTLE - _largest_gain(*values), *_gains(reading))
 
 
-def _significant_on_average(_level: Level, reading: Reading) -> Iterator[Comparison]:
-    service, *others = (response(policy, reading=reading) for policy in ("Service", *OTHERS))
-    for other in others:
-        yield shown(
-            f"{service} < {other} by {share(MUCH)} of it",
-            lambda mean, other_mean: (1 - MUCH) * other_mean - mean,
-            *(service, other),
-        )
-
-
 TESTS: dict[str, Phrase] = {
     "5.4-3a": _by_choice_of_site,
-    "5.4-5": _degrades_relatively,
-    "6-1": _significant_on_average,
     "6-2": _significantly,
     "6-3": _up_to,
 }

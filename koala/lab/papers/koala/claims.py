@@ -1,5 +1,4 @@
-"""Claims of the KOALA paper: how their tests, written in `sentences.toml`, are read, and the tests
-that are not written there.
+"""Claims of the KOALA paper: how their tests, written in `sentences.toml`, are read.
 
 A phrase there is a measure of a group of jobs (`placement_s.72x8.high`), any other metric, or
 `high` or `low` with a measure and groups. Before it may stand `watched`, `larger` (jobs that no
@@ -9,15 +8,15 @@ change has the experiment, and the experiment with that change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from koala.lab.papers.comparisons import LITTLE, exact, once, share, shown
+from koala.lab.papers.comparisons import exact, once
 from koala.lab.papers.koala.points import LARGER, SHAPES, LoadLevel, Reading, Watched, changed
 from koala.lab.papers.koala.simulation.setting import Setting
-from koala.lab.papers.paper import Comparison, Found, Test, listed
+from koala.lab.papers.paper import Found, Test, listed
 from koala.lab.papers.sentences import Row, read_sentences
 from koala.lab.papers.written_tests import compared
 from koala.lab.sim.runs import Level, Quantity
@@ -82,11 +81,7 @@ def quantity(at: Setting | Watched, words: Sequence[str]) -> Any:  # noqa: ANN40
             return of(at, metric, *named)
 
 
-Phrase = Callable[[Setting], Found]
-"""Makes the comparisons at a regular load."""
-
-
-def _test_of(row: Row, phrase: Phrase | None) -> Test:
+def _test_of(row: Row, _test: Test | None) -> Test:
     """Make a test at each regular load, of a claim about figures under readings, too; or once."""
     if "once" in row:
         return once(*listed(compared(row["once"], partial(quantity, LARGER), GROUPS)))
@@ -96,40 +91,9 @@ def _test_of(row: Row, phrase: Phrase | None) -> Test:
         if not isinstance(level, LoadLevel) or (isinstance(level, Reading) and not is_charted):
             return ()
         at = level.setting
-        return phrase(at) if phrase else compared(row["test"], partial(quantity, at), GROUPS)
+        return compared(row["test"], partial(quantity, at), GROUPS)
 
     return test
 
 
-def _hardly_late(at: Setting) -> Comparison:
-    return shown(
-        f"lateness < {share(LITTLE)} of FTT",
-        lambda late, transfer: LITTLE * transfer - late,
-        of(at, "lateness_s", "lateness, s"),
-        of(at, "transfer_s", "FTT, s"),
-    )
-
-
-def _preference(at: Setting) -> Comparison:
-    plain = changed(at, "S = 1")
-    return shown(
-        "low less high in placement time: more with S = 2 than with S = 1",
-        lambda low, high, low_1, high_1: (low - high) - (low_1 - high_1),
-        of(at, "placement_s.low"),
-        of(at, "placement_s.high"),
-        of(plain, "placement_s.low", "low, S = 1"),
-        of(plain, "placement_s.high", "high"),
-    )
-
-
-def _twice_as_long(at: Setting) -> Comparison:
-    return shown(
-        "placement time 72.low > 2 × placement time 36.low",
-        lambda large, small: large - 2 * small,
-        of(at, "placement_s.72.low"),
-        of(at, "placement_s.36.low"),
-    )
-
-
-TESTS = {"2.7-3": _hardly_late, "3.1-2": _preference, "5.3-15": _twice_as_long}
-SENTENCES = read_sentences(Path(__file__).parent, TESTS, _test_of)
+SENTENCES = read_sentences(Path(__file__).parent, {}, _test_of)

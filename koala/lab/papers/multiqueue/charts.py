@@ -98,6 +98,22 @@ class Chart:
         return View(chart=self, level=level, utilization=rounded((self.limit + greatest) / 2))
 
 
+KINDS = {
+    "total": ("all", "total"),
+    "local": ("local", "local"),
+    "common": ("global", "global"),
+    "single": ("single", "single-component"),
+    "multi": ("multi", "multi-component"),
+    "large-single": ("large-single", "large single-component"),
+    "large-multi": ("large-multi", "large multi-component"),
+    "reversal": ("local", "local"),
+    **{f"queue{number}": (f"queue{number}", f"queue {number}") for number in range(1, 5)},
+}
+"""Response times, and their names in metrics and in words: `common` is that of the global queue,
+`reversal` the local one when local queues are visited in reverse; large jobs are counted in figures
+9 to 14."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """A chart at a level; it names quantities."""
@@ -108,64 +124,37 @@ class View:
     is_one_of_many: bool = False
     """If True, it is compared with other cases, so names of quantities include the case."""
 
-    def total(self, policy: str) -> Quantity:
-        """Mean response time of all jobs."""
-        return self.of(policy, "response.all", "total")
-
-    def totals(self, policies: Iterable[str]) -> tuple[Quantity, ...]:
-        """Mean response times of all jobs, for several policies."""
-        return tuple(self.total(policy) for policy in policies)
-
-    def local(self, policy: str) -> Quantity:
-        """Mean response time of the jobs from local queues."""
-        return self.of(policy, "response.local", "local")
-
-    def locals(self, policies: Iterable[str]) -> tuple[Quantity, ...]:
-        """Mean response times of the jobs from local queues, for several policies."""
-        return tuple(self.local(policy) for policy in policies)
-
-    def common(self, policy: str) -> Quantity:
-        """Mean response time of the jobs from the global queue."""
-        return self.of(policy, "response.global", "global")
-
-    def single(self, policy: str) -> Quantity:
-        """Mean response time of single-component jobs."""
-        return self.of(policy, "response.single", "single-component")
-
-    def multi(self, policy: str) -> Quantity:
-        """Mean response time of multi-component jobs."""
-        return self.of(policy, "response.multi", "multi-component")
-
-    def large(self, policy: str, kind: str) -> Quantity:
-        """Mean response time of large jobs of a kind, single or multi; in figures 9 to 14."""
-        return self.of(policy, f"response.large-{kind}", f"large {kind}-component")
-
-    def queue(self, policy: str, number: int) -> Quantity:
-        """Mean response time of a local queue, 1 to 4."""
-        return self.of(policy, f"response.queue{number}", f"queue {number}")
-
-    def reversed(self, policy: str) -> Quantity:
-        """Mean response time of the jobs from local queues when these are visited in reverse."""
-        one = self.local(policy)
-        assert isinstance(one.setting, Point)
-        setting = replace(one.setting, is_reversed=True, has_large=False)
-        return Quantity(setting, one.metric, f"{one} in reverse order")
-
-    def queues(self, policy: str) -> tuple[Quantity, ...]:
-        """Mean response times of all four local queues."""
-        return tuple(self.queue(policy, number) for number in range(1, 5))
-
-    def of(self, policy: str, metric: str, word: str) -> Quantity:
-        """Return any metric of a policy here."""
+    def of(self, policy: str, kind: str) -> Quantity:
+        """Return the mean response time of a kind of job (`KINDS`) under a policy."""
+        is_reversed = kind == "reversal"
+        metric, word = KINDS[kind]
         point = Point(
             policy=policy,
             case=self.chart.case,
             utilization=self.utilization,
             length=LENGTHS[self.level],
-            has_large=self.chart.has_second,
+            has_large=self.chart.has_second and not is_reversed,
+            is_reversed=is_reversed,
         )
         case = f" {self.chart.case}" if self.is_one_of_many else ""
-        return Quantity(point, metric, f"{policy} {word}{case}")
+        order = " in reverse order" if is_reversed else ""
+        return Quantity(point, f"response.{metric}", f"{policy} {word}{case}{order}")
+
+    def total(self, policy: str) -> Quantity:
+        """Mean response time of all jobs."""
+        return self.of(policy, "total")
+
+    def totals(self, policies: Iterable[str]) -> tuple[Quantity, ...]:
+        """Mean response times of all jobs, for several policies."""
+        return tuple(map(self.total, policies))
+
+    def local(self, policy: str) -> Quantity:
+        """Mean response time of the jobs from local queues."""
+        return self.of(policy, "local")
+
+    def common(self, policy: str) -> Quantity:
+        """Mean response time of the jobs from the global queue."""
+        return self.of(policy, "common")
 
     def __str__(self) -> str:
         return f"{self.chart.case} at {self.utilization:.3f}"

@@ -19,7 +19,7 @@ Tests that compare lengths of runs, or depend on what a chart shows, are below.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import isinf
@@ -29,6 +29,7 @@ from koala.lab.papers.comparisons import (
     MUCH,
     all_close,
     at_most,
+    formula,
     higher_by,
     lower,
     lowest,
@@ -135,14 +136,9 @@ ONLY_SINGLE = (Chart(case=SINGLE, policies=("LS-DO",), figure=3),)
 def more_different(one: View, other: View) -> Comparison:
     """Test that the worst policy exceeds the best by a larger factor in one chart than in the
     other."""
-    count = len(SIX)
-
-    def contrast(*values: float) -> float:
-        first, second = values[:count], values[count:]
-        return max(first) / min(first) - max(second) / min(second)
-
     text = f"worst / best: {one.chart.case} > {other.chart.case}"
-    return shown(text, contrast, *one.totals(SIX), *other.totals(SIX))
+    contrast = "max(one) / min(one) - max(other) / min(other)"
+    return formula(text, contrast, *one.totals(SIX), *other.totals(SIX))
 
 
 SECOND = (0.900, 0.905, 0.910, 0.915, 0.920)
@@ -199,12 +195,9 @@ def even_lengths(at: View, one: str, other: str) -> Comparison:
 def reacts_more(fewer: View, more: View, other: str) -> Comparison:
     """Test that local jobs react more to the components of global jobs under LQ than under the
     other."""
-
-    def contrast(a: float, b: float, c: float, d: float) -> float:
-        return max(a / b, b / a) - max(c / d, d / c)
-
     text = f"change of the local response with the components of global jobs: LQ > {other}"
-    return shown(text, contrast, *(view.local(p) for p in ("LQ", other) for view in (fewer, more)))
+    contrast = "max(a / b, b / a) - max(c / d, d / c)"
+    return formula(text, contrast, *(at.local(p) for p in ("LQ", other) for at in (fewer, more)))
 
 
 def first(at: View) -> tuple[str, str]:
@@ -222,7 +215,7 @@ def global_first_is_better(at: View) -> Comparison:
 def global_first_costs_little(at: View) -> Iterator[Comparison]:
     """Test that GF has the lower total at little cost to local jobs."""
     yield global_first_is_better(at)
-    yield at_most(*at.locals(first(at)))
+    yield at_most(*map(at.local, first(at)))
 
 
 def loses_more(at: View) -> Iterator[Comparison]:
@@ -244,7 +237,9 @@ TESTS: dict[str, Test] = {
     ),
     "3.1.1-13": each(
         FIGURE_3_SINGLE_TOO,
-        lambda at: (lower(at.single("LS-RO"), at.single(other)) for other in ("LS-RD", "LS-DO")),
+        lambda at: (
+            lower(at.of("LS-RO", "single"), at.of(other, "single")) for other in ("LS-RD", "LS-DO")
+        ),
     ),
     "3.2.1-9": each(charts_of(9), somewhere_saturated, levels=(BEYOND,)),
     "3.2.1-19": between(
@@ -285,18 +280,6 @@ GROUPS = {
     "QUEUES": ("queue1", "queue2", "queue3", "queue4"),
     "REST": ("queue2", "queue3", "queue4"),
 }
-KINDS: dict[str, Callable[[View, str], Quantity]] = {
-    "total": View.total,
-    "local": View.local,
-    "common": View.common,
-    "single": View.single,
-    "multi": View.multi,
-    "large-single": lambda at, policy: at.large(policy, "single"),
-    "large-multi": lambda at, policy: at.large(policy, "multi"),
-    "reversal": View.reversed,
-}
-"""Response times: `common` is that of the global queue, `reversal` the local one when local queues
-are visited in reverse."""
 
 
 def matters(totals: Iterable[Quantity]) -> Comparison:
@@ -304,19 +287,15 @@ def matters(totals: Iterable[Quantity]) -> Comparison:
     version."""
     of = tuple(totals)
     text = f"worst of {', '.join(map(str, of))} > {1 + MUCH:g} × best"
-    return shown(text, lambda *values: max(values) - (1 + MUCH) * min(values), *of)
+    return formula(text, "max(*one, *other) - (1 + MUCH) * min(*one, *other)", *of)
 
 
 def more_uneven(one: tuple[Quantity, ...], other: tuple[Quantity, ...]) -> Comparison:
     """Test that the queues' mean response times lie farther apart in one than in the other."""
-    count = len(one)
-
-    def contrast(*values: float) -> float:
-        first, second = values[:count], values[count:]
-        return (max(first) - min(first)) - (max(second) - min(second))
-
     names = [str(queues[0]).removesuffix(" queue 1") for queues in (one, other)]
-    return shown(f"range of the queues' means: {names[0]} > {names[1]}", contrast, *one, *other)
+    text = f"range of the queues' means: {names[0]} > {names[1]}"
+    contrast = "(max(one) - min(one)) - (max(other) - min(other))"
+    return formula(text, contrast, *one, *other)
 
 
 OWN = {"matters": matters, "more_uneven": more_uneven}
@@ -324,9 +303,7 @@ OWN = {"matters": matters, "more_uneven": more_uneven}
 
 def _quantity(at: View, words: Sequence[str]) -> Quantity:
     kind, policy = words[:2]
-    if kind.startswith("queue"):
-        return at.queue(policy, int(kind.removeprefix("queue")))
-    return KINDS[kind](at, policy)
+    return at.of(policy, kind)
 
 
 def _test_of(row: Row, test: Test | None) -> Test:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
 from math import isnan
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,14 +21,7 @@ from koala.lab.papers.koala.simulation.arrivals import local_jobs, submissions
 from koala.lab.papers.koala.simulation.run import over_time, run, world
 from koala.lab.papers.koala.simulation.setting import GB, Group, Setting
 
-ROOT = Path(__file__).parents[4]
 SMALL = Setting(jobs=40, local_load=0.3, warmup_s=1200.0, lost_at_s=2400.0)
-PROGRAM = """
-from koala.lab.papers.koala.simulation.run import run
-from tests.lab.papers.simulations.test_das import SMALL
-found = run(SMALL, 5)
-print(sorted(found.values.items()), found.jobs, found.spans)
-"""
 
 
 # --- the workload (KOALA 4.2) ---
@@ -157,6 +149,3 @@ def test_a_setting_out_of_bounds_names_the_value_and_what_is_allowed(
     with pytest.raises(ConfigError) as caught:
         Setting(**change)
     assert text in str(caught.value)
-
-
-# --- the paper's figures ---

@@ -4,14 +4,12 @@ simulator of the multiple-queues paper, under every discipline: there is one cor
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from heapq import heappop, heappush
 from itertools import islice
 
 import pytest
 
-from koala.core.digest import digest
 from koala.core.model import events as ev
 from koala.core.model.actions import Action, ArmClaim, ClaimProcessors, ReleaseClaim
 from koala.core.model.grid import SiteFacts
@@ -20,7 +18,6 @@ from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import FOREVER, ClaimId, JobId, SiteName
 from koala.core.model.visiting import draw_of
-from koala.core.policy_api import NO_POLICIES
 from koala.core.scheduler import Scheduler
 from koala.lab.papers.multiqueue.simulation.arrivals import StreamJob
 from koala.lab.papers.multiqueue.simulation.model import Started, System
@@ -48,7 +45,6 @@ class Live:
         self.services: dict[JobId, float] = {}
         self.started: dict[JobId, float] = {}
         self.draws: dict[float, float] = {}  # of the disciplines' coins, by the instant
-        self.journal: list[tuple[ev.Event, float, str]] = []
         self.tell(ev.DaemonStarted(epoch=1))
         for name, processors in self.idle.items():
             facts = SiteFacts(processors=processors)
@@ -61,7 +57,6 @@ class Live:
             while inbox:
                 event = inbox.popleft()
                 actions = self.scheduler.handle(event, self.now)
-                self.journal.append((event, self.now, json.dumps(self.scheduler.answers)))
                 for action in actions:
                     inbox.extend(self.answers(action))
             wake_at = self.scheduler.wake_at
@@ -171,23 +166,3 @@ def test_the_live_scheduler_starts_jobs_as_the_simulator_does(policy: str) -> No
         sizes = start.job.sizes[::-1]
         members = sorted(attempt.members, key=lambda m: (-sizes[m.component], m.component))
         assert [member.site for member in members] == [NAMES[site] for site in start.sites]
-
-
-def test_what_was_recorded_replays_to_the_same_state_and_asks_no_policy() -> None:
-    stream = list(
-        islice(
-            Setting(
-                policy="LQ", mix=(50, 50), split=(1,) * 4, sizes=(4, 16), q=0.9, sites=SITES,
-                utilization=0.95,
-            ).stream.jobs(3),
-            60,
-        )
-    )  # fmt: skip
-    live = Live("LQ")
-    for number, job in enumerate(stream):
-        live.arrive(number, job)
-    again = Scheduler(PARAMETERS, NO_POLICIES)
-    for event, at, answers in live.journal:
-        again.replay(event, at, json.loads(answers))
-    assert len(live.scheduler.queues) > 0
-    assert digest(again) == digest(live.scheduler)
