@@ -9,13 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from koala.cli.admin.report import csv_text
-from koala.cli.render.documents import (
-    job_text,
-    report_text,
-    seconds,
-    sites_text,
-    size,
-)
+from koala.cli.render.documents import job_text, report_text, seconds, sites_text, size
 from koala.cli.render.job_list import jobs_text, read_format
 from koala.cli.render.table import FILE, Screen
 from koala.cli.render.timeline import timeline_text

@@ -117,9 +117,8 @@ async def swap(hints: Path, secret: Path, stop: asyncio.Event) -> int:
 async def test_operators_can_play_back_a_past_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = tmp_path / "state"
-    state.mkdir(mode=0o700)
-    settings = WebSettings(journal=state)
+    (tmp_path / "state").mkdir(mode=0o700)
+    settings = WebSettings(journal=tmp_path / "state")
     async with web(tmp_path, monkeypatch, settings) as found:
         async with found.stage.client() as client:
             job = await client.submit("&(executable=/bin/true)(count=4)")

@@ -60,11 +60,7 @@ def limits_of(options: dict[str, Any]) -> dict[str, str]:
 @limit_options
 @daemon_options
 def set_group(
-    *,
-    name: str,
-    add: Sequence[str],
-    remove: Sequence[str],
-    **limits: str | None,
+    *, name: str, add: Sequence[str], remove: Sequence[str], **limits: str | None
 ) -> None:
     """Add a group, or change its members and limits.
 
@@ -76,9 +72,7 @@ def set_group(
     from koala.cli.render.table import table
 
     changes = limits_of(limits)
-    found = ask(
-        lambda client: client.set_group(name, add=add, remove=remove, limits=changes),
-    )
+    found = ask(lambda client: client.set_group(name, add=add, remove=remove, limits=changes))
     print_answer(found, lambda: table(GROUPS, [found], screen()))
 
 

@@ -83,9 +83,7 @@ def report(
     first, last = read_instant("--since", since), read_instant("--until", until)
     if first is not None and last is not None and first >= last:
         raise SpecError(f"--since {since} is not before --until {until}")
-    shown = ask(
-        lambda client: client.report(by, since=first, until=last, user=user, site=site),
-    )
+    shown = ask(lambda client: client.report(by, since=first, until=last, user=user, site=site))
     if csv:
         print(csv_text(shown), end="")
         return

@@ -207,7 +207,7 @@ def set_user(
     found = ask(
         lambda client: client.set_user(
             name, role=role or "", expires_s=expires_s, group=group, limits=changes
-        ),
+        )
     )
     print_answer(found, lambda: table(USERS, [found], screen()))
 

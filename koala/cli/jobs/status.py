@@ -181,7 +181,7 @@ def timeline(
     if grid:
         since_at, until_at = read_instant("--since", since), read_instant("--until", until)
         whole = ask(
-            lambda client: client.grid_timeline(since=since_at, until=until_at, site=site or ""),
+            lambda client: client.grid_timeline(since=since_at, until=until_at, site=site or "")
         )
         if svg is not None:
             from koala.views.grid_chart import GridChart

@@ -30,7 +30,7 @@ from koala.core.model.events import (
     SiteDrained,
     SiteResumed,
 )
-from koala.core.model.job import Cancelled, Claiming, Placing, Queued
+from koala.core.model.job import Cancelled, Claiming, Job, Placing, Queued
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.values import Instant, JobId, SiteName, UserName
 from koala.core.purge import state_of_jobs
@@ -159,8 +159,8 @@ class Service(KoalaServicer):
     async def Resize(self, request: pb.ResizeRequest, _: Context) -> pb.Document:  # noqa: N802
         caller = caller_of_call()
 
-        def resize(batch: BatchContext) -> jobs.JobSummary:
-            return _resize(batch, _known(batch, request.job, caller), request.total, caller)
+        def resize(batch: BatchContext, job: Job) -> jobs.JobSummary:
+            return _resize(batch, job, request.total, caller)
 
         return _document(await self._query_job(request.job, resize))
 
@@ -197,23 +197,16 @@ class Service(KoalaServicer):
         return older
 
     async def Show(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
-        caller = caller_of_call()
-
-        def read(batch: BatchContext) -> tuple[jobs.JobDetails, JobSpec]:
-            job = _known(batch, request.job, caller)
+        def read(batch: BatchContext, job: Job) -> tuple[jobs.JobDetails, JobSpec]:
             queues = self.site_status.registry.queue
-            details = whole_document(batch.scheduler, job, batch.now, queues)
-            return details, batch.scheduler.jobs[job].spec
+            return whole_document(batch.scheduler, job.id, batch.now, queues), job.spec
 
         details, spec = await self._query_job(request.job, read)
         description = await asyncio.to_thread(_description, spec)
         return _document(replace(details, description=description))
 
     async def Why(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
-        caller = caller_of_call()
-
-        def explain(batch: BatchContext) -> jobs.Explanation:
-            job = batch.scheduler.jobs[_known(batch, request.job, caller)]
+        def explain(batch: BatchContext, job: Job) -> jobs.Explanation:
             lines = why(batch.scheduler, job.id, batch.now, self.site_status.registry.queue)
             if isinstance(job.phase, (Placing, Claiming, Queued)):
                 lines += self.site_status.troubles(batch.scheduler, job.spec)
@@ -222,23 +215,29 @@ class Service(KoalaServicer):
         return _document(await self._query_job(request.job, explain))
 
     async def Timeline(self, request: pb.JobRequest, _: Context) -> pb.Document:  # noqa: N802
-        caller = caller_of_call()
-
-        def timeline(batch: BatchContext) -> jobs.JobTimeline:
-            job = _known(batch, request.job, caller)
-            return timeline_document(batch.scheduler, job, batch.now)
+        def timeline(batch: BatchContext, job: Job) -> jobs.JobTimeline:
+            return timeline_document(batch.scheduler, job.id, batch.now)
 
         return _document(await self._query_job(request.job, timeline))
 
-    async def _query_job(self, job: str, decide: Callable[[BatchContext], T]) -> T:
-        """Query a job in the state, or else in the journal's archive."""
+    async def _query_job(self, name: str, decide: Callable[[BatchContext, Job], T]) -> T:
+        """Query a job that the caller may see, in the state, or else in the journal's archive.
+        Raises UnknownJobError."""
+        caller = caller_of_call()
+
+        def read(batch: BatchContext) -> T:
+            job = batch.scheduler.jobs.get(JobId(name))
+            if job is None or not caller.sees(job.spec.owner):
+                raise UnknownJobError(no_job(name))
+            return decide(batch, job)
+
         try:
-            return await self.event_loop.ask(decide)
+            return await self.event_loop.ask(read)
         except UnknownJobError:
-            past = await self.journal.job(job)
+            past = await self.journal.job(name)
             if past is None:
                 raise
-            return decide(read_only_batch(state_of_jobs(past), past.submitted_at))
+            return read(read_only_batch(state_of_jobs(past), past.submitted_at))
 
     async def GridTimeline(self, request: pb.GridTimelineRequest, _: Context) -> pb.Document:  # noqa: N802
         since = request.since if request.HasField("since") else None
@@ -415,13 +414,11 @@ class Service(KoalaServicer):
     async def Outputs(self, request: pb.OutputsRequest, context: Context) -> None:  # type: ignore[override]  # noqa: N802 - writes by its context
         caller = caller_of_call()
 
-        def read(batch: BatchContext) -> OutputsWanted:
-            job = batch.scheduler.jobs[_known(batch, request.job, caller)]
-            return OutputsWanted.of(request, job)
-
         with self.stream_quota.slot(caller.name):
             async with self.call_queue.slot(caller.name):
-                wanted = await self._query_job(request.job, read)
+                wanted = await self._query_job(
+                    request.job, lambda _, job: OutputsWanted.of(request, job)
+                )
             async with aclosing(self.outputs.read(wanted)) as parts:
                 async for part in parts:
                     await context.write(part)
@@ -431,12 +428,8 @@ class Service(KoalaServicer):
 
         A streaming call queues for this one query as a unary call does.
         """
-
-        def has_ended(batch: BatchContext) -> bool:
-            return batch.scheduler.jobs[_known(batch, job, caller)].has_ended
-
         async with self.call_queue.slot(caller.name):
-            return await self._query_job(job, has_ended)
+            return await self._query_job(job, lambda _, known: known.has_ended)
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -454,10 +447,9 @@ def _cancel(batch: BatchContext, job: JobId, by: Caller) -> pb.Cancelled:
     return pb.Cancelled(job=job, phase=known.phase_name)
 
 
-def _resize(batch: BatchContext, name: JobId, total: int, by: Caller) -> jobs.JobSummary:
+def _resize(batch: BatchContext, job: Job, total: int, by: Caller) -> jobs.JobSummary:
     """Ask for another total of a job, and return its summary. Raises RejectedError."""
-    job = batch.scheduler.jobs[name]
-    split = job.spec.split
+    name, split = job.id, job.spec.split
     if split is None or not split.is_malleable:
         raise RejectedError(f"{name} is not malleable (expected a job with malleable=yes)")
     if job.has_ended:
@@ -524,14 +516,6 @@ def _unknown_site(sites: Iterable[SiteName], site: SiteName) -> UnknownSiteError
     known = ", ".join(sites) or "none"
     hint = did_you_mean(site, sites)
     return UnknownSiteError(f"no site {str(site)[:80]!r} (expected one of {known}{hint})")
-
-
-def _known(batch: BatchContext, job: str, caller: Caller) -> JobId:
-    """Check that the job exists and is visible to the caller. Raises UnknownJobError."""
-    known = batch.scheduler.jobs.get(JobId(job))
-    if known is None or not caller.sees(known.spec.owner):
-        raise UnknownJobError(no_job(job))
-    return JobId(job)
 
 
 def _description(spec: JobSpec) -> str:

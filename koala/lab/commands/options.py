@@ -10,7 +10,7 @@ is the help text.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -164,6 +164,7 @@ class Place:
     on: str
     folder: Path | None
     is_kept: bool
+    begun_at: float = field(default_factory=clock.unix_now)
 
     @property
     def store(self) -> StoreChoice:
@@ -195,11 +196,11 @@ class Place:
         with progress(f"{count} {words}", count) as update:
             return work.execute(store, engine, update)
 
-    def facts(self, begin: float) -> dict[str, Any]:
-        """Return what the provenance of runs that were begun then says of place and time."""
+    def facts(self) -> dict[str, Any]:
+        """Return what the provenance of the runs says of place and time."""
         return {
-            "begun_at": datetime.fromtimestamp(begin, UTC).isoformat(timespec="seconds"),
-            "elapsed_s": round(clock.unix_now() - begin, 1),
+            "begun_at": datetime.fromtimestamp(self.begun_at, UTC).isoformat(timespec="seconds"),
+            "elapsed_s": round(clock.unix_now() - self.begun_at, 1),
             "workers": self.workers,
             "on": self.on,
         }
@@ -225,11 +226,12 @@ def campaign_options(command: F) -> F:
     return found
 
 
-def part_of(text: str | None) -> tuple[int, int] | None:
-    """Parse `--part K/N`. Raises ConfigError."""
+def share_of(work: Work[Item], name: str, text: str | None) -> tuple[Work[Item], str]:
+    """Return the work of `--part K/N`, and the name of its folder. Raises ConfigError."""
     if text is None:
-        return None
+        return work, name
     number, _, count = text.partition("/")
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise ConfigError(f"--part {text} (expected K/N with K from 1 to N, for instance 2/3)")
-    return int(number), int(count)
+    own, of = int(number), int(count)
+    return work.part(own, of), f"{name}-part-{own}-of-{of}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from koala.cli.arguments import examples, file, json_option, option
-from koala.cli.output import is_json, note, print_json, screen
+from koala.cli.output import is_json, note, print_answer, print_json, screen
 from koala.common.runtime.foreign.guards import noting_replacements
 from koala.errors import ConfigError, JournalError, SpecError
 
@@ -149,16 +150,13 @@ def _job_text(run: PastRun, job: JobId) -> str:
 
 
 def _compare(run: PastRun, changes: Changes, job: JobId | None, *, with_claims: bool) -> None:
-    from koala.lab.commands.replay_text import comparison_text, head_text, job_comparison_text
+    from koala.lab.commands.replay_text import comparison_text, job_comparison_text
     from koala.lab.sim.journal_replay.whatif import compare
 
-    with ExitStack() as bars:
-
-        def observe(name: str, recording: Recording) -> Callable[[Instant], None]:
-            return _progress(bars, name, recording)
-
-        with noting_replacements() as replaced:
-            comparison = compare(run.history, run.scheduler, changes, observe)
+    with ExitStack() as bars, noting_replacements() as replaced:
+        comparison = compare(
+            run.history, run.scheduler, changes, lambda *words: _progress(bars, *words)
+        )
     document = {**_head(run), **comparison.document()}
     if replaced:
         document["replaced_policies"] = list(dict.fromkeys(replaced))
@@ -167,18 +165,12 @@ def _compare(run: PastRun, changes: Changes, job: JobId | None, *, with_claims: 
         document["claims"] = {name: _claims(column, job) for name, column in rows.items()}
     if job is not None:
         document["jobs"] = [row for row in document["jobs"] if row["job"] == job]
-    if is_json():
-        print_json(document)
-        return
     text = comparison_text if job is None else job_comparison_text
-    print(f"{head_text(document)}\n")
-    print(text(document, screen(), first_at=run.history.first_at))
-    for told in document.get("replaced_policies", ()):
-        print(told)
+    _print_compared(document, lambda: text(document, screen(), first_at=run.history.first_at))
 
 
 def _compare_all(run: PastRun, changes: Mapping[str, Changes]) -> None:
-    from koala.lab.commands.replay_text import alternatives_text, head_text
+    from koala.lab.commands.replay_text import alternatives_text
     from koala.lab.sim.journal_replay.whatif import alternatives
 
     with ExitStack() as bars, noting_replacements() as replaced:
@@ -186,12 +178,14 @@ def _compare_all(run: PastRun, changes: Mapping[str, Changes]) -> None:
             run.history, run.scheduler, changes, lambda *words: _progress(bars, *words)
         )
     document = {**_head(run), "figures": figures, "replaced_policies": [*dict.fromkeys(replaced)]}
-    if is_json():
-        print_json(document)
-        return
-    print(f"{head_text(document)}\n\n{alternatives_text(figures, screen())}")
-    for told in document["replaced_policies"]:
-        print(told)
+    _print_compared(document, lambda: alternatives_text(figures, screen()))
+
+
+def _print_compared(document: dict[str, Any], text: Callable[[], str]) -> None:
+    from koala.lab.commands.replay_text import head_text
+
+    replaced = document.get("replaced_policies", ())
+    print_answer(document, lambda: "\n".join([head_text(document), "", text(), *replaced]))
 
 
 def _claims(rows: list[dict[str, Any]], job: JobId | None) -> list[dict[str, Any]]:
@@ -232,14 +226,7 @@ def _document(run: PastRun, job: JobId | None, story: list[Any]) -> dict[str, An
     if job is not None:
         rows["jobs"] = [row for row in rows["jobs"] if row["job"] == job]
     story = [
-        {
-            "seq": event.seq,
-            "at": event.at,
-            "kind": event.kind,
-            "who": event.who,
-            "what": event.what,
-            "came": [{"who": who, "what": text} for who, text in event.came],
-        }
+        {**asdict(event), "came": [{"who": who, "what": text} for who, text in event.came]}
         for event in story
     ]
     return {**_head(run), **rows, "story": story}

@@ -12,11 +12,10 @@ import click
 
 from koala.cli.arguments import Number, OneOf, WholeNumber, examples, file, json_option, option
 from koala.cli.extras import needs_sim
-from koala.common.runtime import clock
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError, SpecError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.options import Place, campaign_options, given, part_of
+from koala.lab.commands.options import Place, campaign_options, given, share_of
 
 if TYPE_CHECKING:
     from koala.lab.papers.paper import Paper
@@ -111,17 +110,13 @@ def reproduce(
     from koala.lab.papers.sweep import plan
 
     wanted = plan(found, effort, figure=figure, seed=seed)
-    work, share = wanted.work(), part_of(part)
-    if share is not None:
-        work = work.part(*share)
-    last = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
+    work, last = share_of(wanted.work(), found.name, part)
     folder = place.make_out(out if out is not None else Path("reproduction") / last)
-    begin = clock.unix_now()
     campaign = place.execute(work)
-    if share is None:
-        _write(wanted, work, campaign, folder, times=place.facts(begin))
+    if part is None:
+        _write(wanted, work, campaign, folder, times=place.facts())
         return
-    _save(wanted, work, campaign, folder, part=f"{share[0]}/{share[1]}", times=place.facts(begin))
+    _save(wanted, work, campaign, folder, part=part, times=place.facts())
     count, of = len(campaign.finished), len(work.items)
     summary = {"part": part, "folder": str(folder), "runs": count, "wanted": of}
     shared.show(summary, lambda: f"{count} runs\n{folder}")

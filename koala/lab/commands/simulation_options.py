@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -43,8 +43,6 @@ class Runs:
     on: str
     jobs_out: Path | None
     plot: Path | None
-    replaced: list[str] = field(default_factory=list)
-    """Policies of other packages in whose place the default went on, in any replication."""
 
     @property
     def engine(self) -> Engine:
@@ -80,7 +78,6 @@ class Runs:
         with progress("replications", self.reps) as update:
             run = partial(recorded, simulate, setting, first)
             done = replicate_on(engine, run, self.seeds, update)
-        self.replaced.extend(done.replaced)
         if done.is_interrupted:
             text = f"interrupted: {len(done.finished)} of {self.reps} replications"
             print(text, file=sys.stderr)
@@ -96,23 +93,23 @@ class Runs:
 
     def report(
         self,
+        made: Replications[Any, Any],
         document: Mapping[str, Any],
         text: Callable[[], str],
         *,
         draw: Callable[[Path], None],
-        is_interrupted: bool,
         jobs: Callable[[], tuple[Sequence[str], Iterable[Iterable[object]]]] | None = None,
     ) -> None:
         """Print the result, as JSON or as text. Write the jobs, a header and rows, and draw what is
-        asked for; then exit as an interrupted command if it was interrupted."""
-        show(document, text, replaced=self.replaced)
+        asked for; then exit as an interrupted command if `made` was interrupted."""
+        show(document, text, replaced=made.replaced)
         if not is_json() and 1 < self.reps < REPS_FEW:
             note(f"{self.reps} replications give wide intervals; --reps 10 gives narrower ones")
         if self.jobs_out is not None and jobs is not None:
             write_rows(self.jobs_out, *jobs())
         if self.plot is not None:
             draw(self.plot)
-        if is_interrupted:
+        if made.is_interrupted:
             raise click.exceptions.Exit(INTERRUPTED)
 
 

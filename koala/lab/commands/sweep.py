@@ -11,10 +11,9 @@ import click
 
 from koala.cli.arguments import examples, file, json_option, option
 from koala.cli.extras import needs_sim
-from koala.common.runtime import clock
 from koala.errors import ConfigError
 from koala.lab.commands import simulation_options as shared
-from koala.lab.commands.options import Place, campaign_options, given, part_of
+from koala.lab.commands.options import Place, campaign_options, given, share_of
 from koala.views.units import counted
 
 if TYPE_CHECKING:
@@ -65,17 +64,13 @@ def sweep(
     from koala.lab.sweeps import Sweep, work_of
 
     found = read_sweep(source, reps=reps, seed=seed)
-    work, share = work_of(found.points, found.seeds), part_of(part)
-    if share is not None:
-        work = work.part(*share)
+    work, name = share_of(work_of(found.points, found.seeds), found.name, part)
     if dry_run:
         _list(found, work.items)
         return
     if merge and part:
         raise ConfigError(f"--part {part}: not allowed with --merge")
-    name = found.name if share is None else f"{found.name}-part-{share[0]}-of-{share[1]}"
     folder = place.make_out(out or Path(name))
-    begin = clock.unix_now()
     parts = read_parts(merge) if merge else ()
     campaign = work.merged(parts) if merge else place.execute(work)
     work.save(
@@ -87,10 +82,10 @@ def sweep(
         merged=parts,
         command=f"koala sweep {source.name} --seed {found.seed} --reps {found.reps}",
         part=part,
-        **place.facts(begin),
+        **place.facts(),
     )
     swept = Sweep(found.points, found.seeds, campaign)
-    if share is None:
+    if part is None:
         _report(found, swept, folder)
     else:
         count = len(campaign.finished)

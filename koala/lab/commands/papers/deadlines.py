@@ -50,10 +50,10 @@ def deadlines(setting: Setting, runs: Runs) -> None:
     done = runs.replicate(simulate, setting, columns=Outcome._fields)
     found, count = summarize(setting, done.results), len(done.finished)
     runs.report(
+        done,
         {**found.document(), "replications": count},
         lambda: _table(found, count),
         draw=partial(_draw, setting, done.results),
-        is_interrupted=done.is_interrupted,
     )
 
 

@@ -40,11 +40,11 @@ def hints(setting: Setting, runs: Runs) -> None:
     done = runs.replicate(simulate, setting)
     found = summarize(setting, done.results)
     runs.report(
+        done,
         found.document(),
         lambda: _table(setting, found),
         jobs=lambda: (COLUMNS, _rows(setting, done.results[0])),
         draw=partial(_draw, found, done.results),
-        is_interrupted=done.is_interrupted,
     )
 
 

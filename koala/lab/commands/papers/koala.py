@@ -29,11 +29,11 @@ def koala(setting: Setting, runs: Runs) -> None:
     done = runs.replicate(run, setting)
     found = Summary(setting, done.results)
     runs.report(
+        done,
         found.document(),
         lambda: _text(found),
         jobs=lambda: (COLUMNS, map(row, done.results[0].jobs)),
         draw=partial(_draw, found),
-        is_interrupted=done.is_interrupted,
     )
 
 

@@ -43,6 +43,7 @@ def malleable(setting: Setting, runs: Runs) -> None:
     seeds = [one.seed for one in done.results]
     found = intervals([one.values for one in done.results], done.results[0].values)
     runs.report(
+        done,
         {"setting": setting.document(), "seeds": seeds, **_nested(found)},
         lambda: _text(setting, found, len(seeds)),
         jobs=lambda: (
@@ -50,7 +51,6 @@ def malleable(setting: Setting, runs: Runs) -> None:
             ([*row(job), size_of(job)] for job in done.results[0].jobs),
         ),
         draw=partial(_draw, done.results),
-        is_interrupted=done.is_interrupted,
     )
 
 

@@ -49,14 +49,13 @@ def multiqueue(settings: tuple[Setting, ...], runs: Runs) -> None:
     points = points_of(settings, campaign.finished)
     if not points:
         raise click.exceptions.Exit(INTERRUPTED)
-    runs.replaced.extend(campaign.replaced)
     documents = [point.document() for point in points]
     runs.report(
+        campaign,
         documents[0] if len(settings) == 1 else {"points": documents},
         lambda: _text(points[0]) if len(settings) == 1 else _table(points),
         jobs=lambda: (HEADER, _rows(points[0])),
         draw=partial(_draw, points),
-        is_interrupted=campaign.is_interrupted,
     )
 
 

@@ -36,10 +36,10 @@ def sq(setting: Setting, runs: Runs) -> None:
     done = runs.replicate(simulate, setting, columns=Outcome._fields)
     found, count = summarize(done.results), len(done.finished)
     runs.report(
+        done,
         {**found.document(), "replications": count},
         lambda: _table(found, count),
         draw=partial(_draw, done.results),
-        is_interrupted=done.is_interrupted,
     )
 
 

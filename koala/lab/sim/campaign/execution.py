@@ -1,21 +1,18 @@
-"""Execute the runs of a campaign that the store does not have, and store them."""
+"""Engines that make runs, and what they have made: replications, and runs of a campaign."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from koala.common.runtime.foreign.guards import is_replacement, noting_replacements
-from koala.lab.sim.campaign.identity import digest
 from koala.lab.sim.campaign.records import FinishedRun, Timed
 from koala.lab.sim.campaign.store import Store, open_default
 from koala.lab.sim.replication import Each, Progress, Replications, replicate
-from koala.lab.sim.runs import Outcome
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -98,54 +95,8 @@ class StoreChoice:
 NO_STORE = StoreChoice(is_used=False)
 
 
-def execute_runs(
-    run: Callable[[Item], Outcome],
-    items: Sequence[Item],
-    *,
-    keys: Sequence[str | None],
-    code: str,
-    store: StoreChoice = NO_STORE,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
-) -> Campaign[Item]:
-    """Execute each run once. `keys` name stored runs (`key_of`; None: not stored), `code` names the
-    code that makes them.
-
-    Ctrl-C ends it and keeps the finished runs. Raises KoalaError when the store cannot be written,
-    and what a run raises.
-    """
-    opened = store.open(code)
-    with nullcontext() if opened is None else closing(opened):
-        known: dict[int, FinishedRun] = {}
-        for place, key in enumerate(keys):
-            if opened is not None and key and (found := opened.get(key)) is not None:
-                known[place] = found
-        tasks = [(place, item) for place, item in enumerate(items) if place not in known]
-        stored = len(known)
-
-        def keep(task: tuple[int, Item], made: _Measured[Outcome]) -> None:
-            place, _ = task
-            known[place] = FinishedRun(outcome=_noted(made), cpu_s=made.cpu_s)
-            if opened is not None and (key := keys[place]):
-                opened.put(key, known[place])
-
-        def report(done: int) -> None:
-            if progress is not None:
-                progress(stored + done)
-
-        report(0)
-        done = (engine or Processes())(
-            partial(_measured_task, run), tasks, progress=report, each=keep
-        )
-    assert done.is_interrupted or len(known) == len(items), "an engine has lost runs"
-    return Campaign(
-        finished=tuple((item, known[place]) for place, item in enumerate(items) if place in known),
-        is_interrupted=done.is_interrupted,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Measured(Generic[Result]):
+class Measured(Generic[Result]):
     """Result of any kind, with its processor time and the policies that were replaced."""
 
     result: Result
@@ -183,25 +134,14 @@ def recorded(
     return simulate(setting, seed, jobs.append), jobs
 
 
-def _measured(run: Callable[[Item], Result], item: Item) -> _Measured[Result]:
+def _measured(run: Callable[[Item], Result], item: Item) -> Measured[Result]:
     begin_s = time.process_time()
     with noting_replacements() as replaced:
         result = run(item)
     cpu_s = time.process_time() - begin_s
-    return _Measured(result=result, cpu_s=cpu_s, replaced=tuple(replaced))
+    return Measured(result=result, cpu_s=cpu_s, replaced=tuple(replaced))
 
 
-def key_of(name: str, code: str, own: str) -> str:
-    """Return the key of a run in a store: of its name, of the code that makes it, and of the user's
-    `own` functions in it (`own_code`)."""
-    return digest(name, code, own)
-
-
-def _measured_task(run: Callable[[Item], Result], task: tuple[int, Item]) -> _Measured[Result]:
+def measured_task(run: Callable[[Item], Result], task: tuple[int, Item]) -> Measured[Result]:
+    """Make the run of a task: the place of an item, and the item."""
     return _measured(run, task[1])
-
-
-def _noted(made: _Measured[Outcome]) -> Outcome:
-    """Return the outcome with a note for each policy that was replaced."""
-    outcome = made.result
-    return replace(outcome, notes=(*made.replaced, *outcome.notes)) if made.replaced else outcome

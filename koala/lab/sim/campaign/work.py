@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -11,11 +13,14 @@ from koala.lab.sim.campaign.execution import (
     NO_STORE,
     Campaign,
     Engine,
+    Measured,
+    Processes,
     StoreChoice,
-    execute_runs,
-    key_of,
+    measured_task,
 )
+from koala.lab.sim.campaign.identity import digest
 from koala.lab.sim.campaign.parts import Part, merge, write_provenance, write_runs
+from koala.lab.sim.campaign.records import FinishedRun
 from koala.lab.sim.replication import Progress
 from koala.lab.sim.runs import Outcome
 
@@ -50,20 +55,38 @@ class Work(Generic[Item]):
         engine: Engine | None = None,
         progress: Progress | None = None,
     ) -> Campaign[Item]:
-        """Make the runs that the store does not have. Ctrl-C ends it and keeps the finished
-        runs."""
+        """Make the runs that the store does not have. Ctrl-C ends it and keeps the finished runs.
+        Raises KoalaError when the store cannot be written, and what a run raises."""
         keys = [
-            None if name is None else key_of(name, self.code, own)
+            name and digest(name, self.code, own)
             for name, own in zip(self.names, self.own, strict=True)
         ]
-        return execute_runs(
-            self.run,
-            self.items,
-            keys=keys,
-            code=self.code,
-            store=store,
-            engine=engine,
-            progress=progress,
+        opened = store.open(self.code)
+        with nullcontext() if opened is None else closing(opened):
+            known: dict[int, FinishedRun] = {}
+            for place, key in enumerate(keys):
+                if opened is not None and key and (found := opened.get(key)) is not None:
+                    known[place] = found
+            tasks = [(place, item) for place, item in enumerate(self.items) if place not in known]
+            stored = len(known)
+
+            def keep(task: tuple[int, Item], made: Measured[Outcome]) -> None:
+                place, _ = task
+                known[place] = FinishedRun(outcome=_noted(made), cpu_s=made.cpu_s)
+                if opened is not None and (key := keys[place]):
+                    opened.put(key, known[place])
+
+            def report(done: int) -> None:
+                if progress is not None:
+                    progress(stored + done)
+
+            report(0)
+            run = partial(measured_task, self.run)
+            done = (engine or Processes())(run, tasks, progress=report, each=keep)
+        assert done.is_interrupted or len(known) == len(self.items), "an engine has lost runs"
+        return Campaign(
+            finished=tuple((self.items[place], known[place]) for place in sorted(known)),
+            is_interrupted=done.is_interrupted,
         )
 
     def merged(self, parts: Sequence[Part]) -> Campaign[Item]:
@@ -87,3 +110,9 @@ class Work(Generic[Item]):
             folder, (({"id": names[item], **head(item)}, one) for item, one in made.finished)
         )
         write_provenance(folder, made, options=options, code=self.code, merged=merged, **more)
+
+
+def _noted(made: Measured[Outcome]) -> Outcome:
+    """Return the outcome with a note for each policy that was replaced."""
+    outcome = made.result
+    return replace(outcome, notes=(*made.replaced, *outcome.notes)) if made.replaced else outcome

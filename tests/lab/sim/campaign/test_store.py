@@ -9,10 +9,12 @@ import pytest
 
 from koala.errors import ConfigError
 from koala.lab.sim.campaign.code import own_code
-from koala.lab.sim.campaign.execution import Processes, StoreChoice, execute_runs, key_of
+from koala.lab.sim.campaign.execution import Processes, StoreChoice
 from koala.lab.sim.campaign.identity import canonical, digest, run_id
 from koala.lab.sim.campaign.records import FinishedRun, as_plain, from_plain
 from koala.lab.sim.campaign.store import Store
+from koala.lab.sim.campaign.work import Work
+from koala.lab.sim.replication import Progress
 from koala.lab.sim.runs import Outcome
 
 KEY = digest("a run")
@@ -109,30 +111,22 @@ def count_and_run(item: tuple[Path, int]) -> Outcome:
 def test_an_interrupted_campaign_goes_on_and_a_repeated_one_makes_no_run(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     calls.mkdir()
-    items = [(calls, number) for number in range(6)]
-    keys = [key_of(run_id("t", item, seed=1), "c" * 64, "") for item in items]
+    items = tuple((calls, number) for number in range(6))
+    names = tuple(run_id("t", item, seed=1) for item in items)
+    work = Work(run=count_and_run, code="c" * 64, items=items, names=names, own=("",) * 6)
     store = StoreChoice(folder=tmp_path / "store")
 
     def interrupt(done: int) -> None:
         if done == 3:
             raise KeyboardInterrupt
 
-    def campaign(progress: object = None, workers: int = 1) -> tuple[int, int, bool]:
-        found = execute_runs(
-            count_and_run,
-            items,
-            keys=keys,
-            code="c" * 64,
-            store=store,
-            engine=Processes(workers=workers),
-            progress=interrupt if progress else None,
-        )
-        assert [made.outcome.values["number"] for _, made in found.finished] == [*range(6)][
-            : len(found.finished)
-        ]
-        return len(found.finished), found.stored, found.is_interrupted
+    def campaign(progress: Progress | None = None, workers: int = 1) -> tuple[int, int, bool]:
+        found = work.execute(store, Processes(workers=workers), progress)
+        numbers = [made.outcome.values["number"] for _, made in found.finished]
+        assert numbers == [*range(len(numbers))]
+        return len(numbers), found.stored, found.is_interrupted
 
-    assert campaign(progress=True) == (3, 0, True)
+    assert campaign(interrupt) == (3, 0, True)
     assert campaign(workers=2) == (6, 3, False)
     assert campaign() == (6, 6, False)
     assert sorted(path.name for path in calls.iterdir()) == [f"{n}.0" for n in range(6)]
