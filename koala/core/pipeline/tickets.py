@@ -296,22 +296,22 @@ def _may_book(site: Site, job: Job, member: Member) -> bool:
     return bool(site.facts.books) and is_limited and is_usable(site)
 
 
-def _is_clear(state: State, attempt: Attempt, name: SiteName) -> bool:
-    """Return True if a site has room for all that an attempt wants there, beside what runs and the
-    claims of Koala's other jobs, and nobody waits there."""
-    job, site = state.jobs[attempt.job], state.sites[name]
+def _is_clear(state: State, attempt: Attempt, site: SiteName) -> bool:
+    """Return True if nobody else is in the way of all that an attempt wants at a site: neither jobs
+    of others nor claims of Koala's other jobs."""
+    job = state.jobs[attempt.job]
     wanted = sum(
         job.spec.components[member.component].processors
         for member in attempt.present
-        if name in sites_of(member)
+        if site in sites_of(member)
     )
     taken = sum(
         claim.processors
         for claim in state.ledger.values()
-        if claim.site == name and (claim.job, claim.attempt) != (attempt.job, attempt.number)
+        if claim.site == site and (claim.job, claim.attempt) != (attempt.job, attempt.number)
     )
-    room = site.facts.processors - site.reported_local - taken
-    return site.is_connected and not site.reported_queued and wanted <= room
+    is_connected = state.sites[site].is_connected
+    return is_connected and not are_others_in_the_way(state, site, wanted + taken)
 
 
 def plan_where_cleared(state: State, site: Site, now: Instant) -> None:

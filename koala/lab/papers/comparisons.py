@@ -27,7 +27,7 @@ EXACT = 1e-9
 MUCH = 0.25
 """Much, significantly, a large increase: by at least this share. Slightly: by less than this."""
 _NAMES = {"LITTLE": LITTLE, "MUCH": MUCH, "abs": abs, "max": max, "mean": fmean, "min": min}
-"""What a formula may call."""
+"""Bounds and functions that a formula may name."""
 
 
 def once(*comparisons: Comparison) -> Test:

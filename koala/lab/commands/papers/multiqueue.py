@@ -123,15 +123,15 @@ def _draw(points: Sequence[SimulatedPoint], path: Path) -> None:
     for point in points:
         setting = point.setting
         for kind in ("all",) if is_over_load else KINDS:
-            found = point.response(kind)
+            response = point.response(kind)
             x, line = (
                 (setting.utilization, setting.policy) if is_over_load else (setting.policy, kind)
             )
             dot = Dot(
                 x=x,
-                mean=found.mean,
-                low=found.low,
-                high=found.high,
+                mean=response.mean,
+                low=response.low,
+                high=response.high,
                 is_saturated=point.is_saturated,
             )
             chart.lines.setdefault(line, []).append(dot)
