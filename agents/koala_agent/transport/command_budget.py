@@ -27,6 +27,8 @@ FREE = 0.5
 STEEPNESS = 4
 """Pause when all is used, in those of an even pace; before, pauses grow with the square of what is
 used of the rest. In the long run 0.8 of the budget are used."""
+LOOK_S = 1.0
+"""Time after which somebody who waits looks whether more is allowed by now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +104,9 @@ class CommandBudget:
             self._asks_total += 1
 
     async def _wait(self) -> None:
-        # Not again and again: no other one takes a turn meanwhile.
-        if (wait_s := self._wait_s()) > 0:
-            await asyncio.sleep(wait_s)
+        # No other one takes a turn meanwhile, but a first claim makes the waits shorter.
+        while (wait_s := self._wait_s()) > 0:  # noqa: ASYNC110 - it has an end
+            await asyncio.sleep(min(wait_s, LOOK_S))
 
     def _wait_s(self) -> float:
         self._drop_old()

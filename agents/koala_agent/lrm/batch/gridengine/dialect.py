@@ -70,7 +70,7 @@ from koala_agent.transport.interface import Answer, Command
 
 KEEP_S = 600.0
 LIST_QUOTAS = """\
-all=$(qconf -srqs 2>&1) || case $all in *"o resource quota set"*) all=;; *) exit 1;; esac
+all=$(qconf -srqs 2>&1) || case $all in *"o resource quota set"*) exit 0;; *) exit 1;; esac
 echo "$all"
 """
 QUOTAS = Command(argv=("/bin/sh", "-c", LIST_QUOTAS), keep_s=KEEP_S)

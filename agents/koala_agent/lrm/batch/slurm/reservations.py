@@ -18,12 +18,13 @@ RESERVATIONS = Command(
 )
 """With instants in seconds since the epoch."""
 LIST_BOOKINGS = """\
-SLURM_TIME_FORMAT=%s scontrol -o show reservation || exit
-sinfo -h -a -N -t down,drain,fail -o "LOST %N"
+all=$(SLURM_TIME_FORMAT=%s scontrol -o show reservation) || exit
+echo "$all"
+case $all in *Name=koala-*) sinfo -h -a -N -t down,drain,fail -o "LOST %N";; esac
 exit 0
 """
 BOOKINGS = Command(argv=("/bin/sh", "-c", LIST_BOOKINGS))
-"""The same of now, then the machines that start no jobs."""
+"""The same of now; then, where some are ours, the machines that start no jobs."""
 AWAY = re.compile(r"(?i)unable to contact|temporarily|timed out|communication|connection|busy")
 """Messages of a controller that does not answer, or takes no more jobs: a retry may work, and a
 submission may have arrived."""
