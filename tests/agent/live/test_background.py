@@ -246,13 +246,14 @@ async def test_a_probe_job_calls_back_from_its_node(site: Site, tmp_path: Path) 
 async def test_an_agent_that_starts_says_what_it_waits_for(site: Site, tmp_path: Path) -> None:
     site.write("127.0.0.1:1", fake_slurm(tmp_path / "bin"))
     (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
-    starting = asyncio.create_task(site.run("start"))
-    while "waits for the first answers of its site (Slurm)" not in (await site.run("status")).out:
-        await moment()
-    running = find(site.state_dir / LOCK_FILE)
-    assert running is not None
-    running.kill()
-    assert (await starting).status == 1
+    async with asyncio.TaskGroup() as group:
+        starting = group.create_task(site.run("start"))
+        while "waits for the first answers of its site (Sl" not in (await site.run("status")).out:
+            await moment()
+        running = find(site.state_dir / LOCK_FILE)
+        assert running is not None
+        running.kill()
+    assert starting.result().status == 1
 
 
 async def test_a_wrong_configuration_is_an_error_of_each_command(site: Site) -> None:
