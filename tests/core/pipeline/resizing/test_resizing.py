@@ -16,9 +16,10 @@ from koala.core.model.events import (
 )
 from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Split
-from koala.core.model.values import JobId, SiteName, UserName
+from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.policies import chosen
 from koala.views.documents import timeline
+from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_job, a_site
 from tests.harness.script import Script
@@ -197,6 +198,23 @@ def test_a_lost_component_is_left_out_while_enough_are_left(grown: Script) -> No
     assert grown.phase("m") == "Running"  # 4 of at least 4
     grown.gone(ADDED, EndKind.EXITED, statuses=(1,)).drop()
     assert grown.phase("m") == "Failed"
+
+
+def test_a_job_does_not_grow_again_and_again_where_its_program_fails(grown: Script) -> None:
+    pauses = []
+    for component in range(2, 8):
+        grown.exits(f"m/1/{component}/1", 3).drop().report("c", 4)
+        begun_at, later = grown.now, ClaimId(f"m/1/{component + 1}/1")
+        told = why(grown.scheduler, JobId("m"), grown.now)
+        assert told[-1].endswith("its program failed there (exit status 3)"), told
+        while later not in grown.scheduler.ledger:
+            grown.after(1.0)
+        pauses.append(grown.now - begun_at)
+        assert grown.claimed("m") == [later]
+        grown.grant(later).released("m")
+        grown.passed(later).drop().report("c", 0).after(1.0)
+    assert pauses == [2, 9, 9, 16, 32, 64]
+    assert grown.phase("m") == "Running"
 
 
 def test_a_waiting_job_makes_the_newest_component_give_way(grown: Script) -> None:
