@@ -21,7 +21,7 @@ from koala.policies import chosen
 from koala.views.documents import timeline
 from koala.views.explain import why
 from tests.core.conftest import Begin
-from tests.harness.builders import a_job, a_site
+from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
 FIRST, SECOND, ADDED = "m/1/0/1", "m/1/1/1", "m/1/2/1"
@@ -233,6 +233,12 @@ def test_a_waiting_job_makes_the_newest_component_give_way(grown: Script) -> Non
     grown.expect_nothing().report("c", 4)
     assert grown.claimed("w") == ["w/1/0/1"]
     assert grown.phase("m") == "Running"
+
+
+def test_the_oldest_component_gives_way_to_a_job_that_names_its_site(grown: Script) -> None:
+    grown.tell(a_job("w", a_component(4, "a")))
+    leavers = [resize.claim for resize in grown.take(ResizeClaim) if resize.leave_s]
+    assert leavers == [FIRST]
 
 
 def test_who_does_not_give_way_in_time_is_stopped(grown: Script) -> None:
