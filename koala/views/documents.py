@@ -176,7 +176,7 @@ def _of_living_claims(state: State, job: Job, now: Instant) -> tuple[Seconds, Se
         if claim.job != job.id or claim.grant is None:
             continue
         if claim.passed_at is None:
-            held_s += claim.processors * max(0.0, now - claim.grant.at)
+            held_s += claim.processors * max(0.0, now - claim.grant.held_from)
         else:
             run_s += claim.processors * max(0.0, now - claim.passed_at)
     return held_s, run_s

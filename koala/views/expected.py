@@ -60,7 +60,7 @@ def expected_start(
     slow = max(firsts, key=lambda component: start_of(firsts[component])[1])
     last = firsts[slow]
     held_s = job.wasted_s + sum(
-        claim.processors * max(0.0, now - claim.grant.at)
+        claim.processors * max(0.0, now - claim.grant.held_from)
         for claim in state.ledger.values()
         if claim.job == job.id and claim.grant is not None and claim.passed_at is None
     )

@@ -182,7 +182,7 @@ def _ended(job: Job, charge: Charge, *, is_wasted: bool) -> ChartClaim:
 
 
 def _living(job: Job, claim: Claim, now: Instant, *, is_wasted: bool) -> ChartClaim:
-    granted_at = None if claim.grant is None else claim.grant.at
+    granted_at = None if claim.grant is None else claim.grant.held_from
     wall_s = job.spec.component(claim.component).wall_time_s
     begin = claim.passed_at or (claim.start_at if granted_at is None else None)
     return ChartClaim(

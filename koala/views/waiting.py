@@ -187,9 +187,9 @@ def start_of(wait: jobs.QueueWait) -> tuple[bool, float]:
 def describe_hold(claim: Claim, now: Instant) -> str:
     """Describe what a claim holds for the others, and until when at most."""
     assert claim.grant is not None
-    left_s = claim.grant.at + claim.hold_s - now
+    for_s = now - claim.grant.held_from
     held = f"holds {counted(claim.processors, 'processor')} at {claim.site}"
-    return f"{held} for {span(now - claim.grant.at)}, given back in {span(left_s)} at the latest"
+    return f"{held} for {span(for_s)}, given back in {span(claim.hold_s - for_s)} at the latest"
 
 
 class ShortReasons:

@@ -53,6 +53,7 @@ class CheckedIn(msgspec.Struct, frozen=True, kw_only=True):
     end: messages.ClaimEnd | None = None
     address: str = ""
     hosts: messages.Hosts = ()
+    began_at: float | None = None
 
 
 class StarterArmed(msgspec.Struct, frozen=True, kw_only=True):

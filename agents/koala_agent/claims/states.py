@@ -106,8 +106,8 @@ BOUND = (Granted, Armed, Passed)
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """One claim as it is stored. `values` are the values that its processes put for the others,
-    `address` and `hosts` the place at which its starter checked in, `resize` the newest order of
-    its kind."""
+    `address` and `hosts` the place at which its starter checked in, `began_at` when that started in
+    the daemon's time, `resize` the newest order of its kind."""
 
     hold: messages.Hold
     secret: str
@@ -117,6 +117,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, str] = {}
     address: str = ""
     hosts: messages.Hosts = ()
+    began_at: float | None = None
 
     @property
     def id(self) -> ClaimId:
@@ -150,6 +151,7 @@ def report_of(claim: Claim) -> messages.Report:
                 passed_at=passed_at,
                 address=claim.address,
                 hosts=claim.hosts,
+                began_at=claim.began_at,
             )
 
 

@@ -432,7 +432,7 @@ class ClaimTable:
             case Asked():
                 self._connected[claim.id] = event.nonce
                 checked_in = msgspec.structs.replace(
-                    claim, address=event.address, hosts=event.hosts
+                    claim, address=event.address, hosts=event.hosts, began_at=event.began_at
                 )
                 claim = self._store(checked_in, Granted(nonce=event.nonce))
                 self._report(claim)

@@ -68,8 +68,8 @@ class Hello:
     """The check-in; after a reconnection it has the whole state.
 
     On the line the secret is replaced by a proof (`challenge_response`). Hosts are the nodes of
-    the allocation, each with its processors. `armed` is the number of the Arm that was answered,
-    `end` is an End.
+    the allocation, each with its processors. `began_at` is its start, in the daemon's time. `armed`
+    is the number of the Arm that was answered, `end` is an End.
     """
 
     KIND = "hello"
@@ -78,6 +78,7 @@ class Hello:
     secret: str | None = None
     proof: str | None = None
     hosts: tuple[tuple[str, int], ...] = ()
+    began_at: float | None = None
     armed: tuple[int, int] | None = None
     passed_at: float | None = None
     end: dict[str, object] | None = None

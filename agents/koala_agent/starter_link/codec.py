@@ -211,6 +211,7 @@ def checked_in(message: Message, address: str = "") -> ev.CheckedIn:
         nonce=_nonce(hello.nonce),
         address=address,
         hosts=_hosts(hello.hosts),
+        began_at=_bounded("began_at", hello.began_at or 0.0, most=INSTANT_MAX) or None,
         armed=None if hello.armed is None else _arm_number(hello.armed),
         passed_at=None if hello.passed_at is None else _passed_at(hello.passed_at),
         end=None if hello.end is None else _end(hello.end),

@@ -674,8 +674,8 @@ class Acknowledge:
 class Report:
     """Newest state of a claim.
 
-    `passed_at` is None before the barrier. `batch_job` is the local manager's number of its job;
-    the claim table does not know it.
+    `passed_at` is None before the barrier, `began_at` is the start of its starter. `batch_job` is
+    the local manager's number of its job; the claim table does not know it.
     """
 
     claim: ClaimId
@@ -687,6 +687,7 @@ class Report:
     batch_job: Annotated[str, Text()] = ""
     address: Annotated[str, Printable()] = ""
     hosts: Annotated[tuple[tuple[Annotated[str, Printable()], int], ...], Truncated(HOSTS_MAX)] = ()
+    began_at: Annotated[float | None, Instant()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,13 +22,20 @@ from koala.core.model.values import ClaimId, Instant, JobId, Seconds, SiteName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Check-in of the starter: its nonce, address and hosts, and the number of its batch job."""
+    """Check-in of the starter: its nonce, address and hosts, and the number of its batch job. The
+    daemon learned of it `at`; by the starter's clock it `began_at`."""
 
     at: Instant
+    began_at: Instant | None = None
     nonce: str
     batch_job: str = ""
     address: str = ""
     hosts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def held_from(self) -> Instant:
+        """Return the instant from which its processors are charged for."""
+        return self.at if self.began_at is None else self.began_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +154,7 @@ def claim_charge(
         processors=claim.processors,
         batch_job=batch_job or (grant.batch_job if grant is not None else ""),
         asked_at=claim.asked_at,
-        granted_at=None if grant is None else grant.at,
+        granted_at=None if grant is None else grant.held_from,
         passed_at=claim.passed_at,
         ended_at=None if end is None else end.ended_at or now,
         end=None if end is None else end.kind.value,

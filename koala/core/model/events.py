@@ -179,7 +179,8 @@ class ReplicaRemoved:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimGranted:
     """The agent has durably bound the claim to a starter that checked in. `batch_job` is the job
-    number in the site's batch system, empty if it is not known (yet).
+    number in the site's batch system, empty if it is not known (yet). The starter `began_at`; it
+    may have checked in much later, or while the daemon was away.
     """
 
     claim: ClaimId
@@ -187,6 +188,7 @@ class ClaimGranted:
     batch_job: str = ""
     address: str = ""  # where its starter is, as its agent sees it
     hosts: tuple[tuple[str, int], ...] = ()  # of its allocation: names and processors
+    began_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

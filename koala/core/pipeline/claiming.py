@@ -477,6 +477,7 @@ def bind(claim: Claim, event: ev.ClaimGranted, now: Instant) -> None:
     """Bind a claim to the starter that checked in, perhaps before its Stop arrived."""
     grant = Grant(
         at=now,
+        began_at=event.began_at,
         nonce=event.nonce,
         batch_job=event.batch_job,
         address=event.address,

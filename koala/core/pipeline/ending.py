@@ -232,7 +232,7 @@ def refund_hold(state: State, claim: Claim, now: Instant) -> None:
     until = claim.passed_at if claim.passed_at is not None else now
     held_s = 0.0
     if claim.grant is not None:
-        held_s = claim.processors * max(0.0, until - claim.grant.at)
+        held_s = claim.processors * max(0.0, until - claim.grant.held_from)
         job.wasted_s += held_s
     for budget in (*charged, state.site_budgets[claim.site]):
         budget.refund(claim.id, held_s)

@@ -113,7 +113,10 @@ def _plausible(report: messages.Report, claim: Claim, now: Instant) -> messages.
     passed_at = report.passed_at
     if passed_at is not None:
         passed_at = _between(claim.asked_at, passed_at, now)
-    return replace(report, passed_at=passed_at, end=end)
+    began_at = report.began_at
+    if began_at is not None:
+        began_at = min(max(began_at, claim.asked_at), now if passed_at is None else passed_at)
+    return replace(report, began_at=began_at, passed_at=passed_at, end=end)
 
 
 def _between(asked_at: Instant, at: Instant, now: Instant) -> Instant:
@@ -133,6 +136,7 @@ def _of_claim(report: messages.Report, claim: Claim) -> Iterator[ev.Event]:
             batch_job=report.batch_job,
             address=report.address,
             hosts=report.hosts,
+            began_at=report.began_at,
         )
     if report.state is messages.ReportState.ARMED and report.armed is not None:
         yield ev.ClaimArmed(claim=claim.id, number=report.armed)

@@ -25,7 +25,7 @@ class ClaimCost(Record, frozen=True, kw_only=True):
     asked_at: Moment
     """When the site was asked."""
     granted_at: Moment | None = None
-    """When its starter checked in."""
+    """When its starter began."""
     passed_at: Moment | None = None
     """When it passed the barrier."""
     ended_at: Moment | None = None
@@ -35,7 +35,7 @@ class ClaimCost(Record, frozen=True, kw_only=True):
     run_s: float = 0.0
     """Processor-seconds from the pass of the barrier to the end."""
     held_s: float = 0.0
-    """Processor-seconds from check-in to the pass, or until now while it waits."""
+    """Processor-seconds from `granted_at` to the pass, or until now while it waits."""
     forwarded_bytes: int = 0
     """Bytes that its program moved to and from ports of others through the grid; known at its end.
     """
@@ -74,7 +74,7 @@ class ReportRow(Record, frozen=True, kw_only=True, omit_defaults=True):
     run_s: float
     """Processor-seconds from the pass of the barrier to the end."""
     held_s: float
-    """Processor-seconds from check-in to the pass, or until now while it waits."""
+    """Processor-seconds from `granted_at` to the pass, or until now while it waits."""
     wasted_s: float
     """Processor-seconds of claims that ended without a pass, and of attempts that were given
     up."""

@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -62,6 +63,18 @@ async def test_claims_that_wait_for_their_archives_take_no_place_of_another(tmp_
             site.claims.order(replace(a_hold(f"j1/1/{number + 1}/1"), archive="t"))
         await site.granted(a_hold("j1/1/0/1"))
         comes.set()
+
+
+async def test_a_check_in_says_when_its_starter_began(tmp_path: Path) -> None:
+    """Also after a start of the agent, which only then may learn of it."""
+    begun_at = time.time()
+    async with a_site(tmp_path) as site:
+        first = await site.granted(a_shell_hold("exit 0"))
+        assert first.began_at is not None
+        assert begun_at <= first.began_at <= time.time()
+    async with a_site(tmp_path) as site:
+        (again,) = site.claims.claims.values()
+        assert again.began_at == first.began_at
 
 
 async def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
+import pytest
+
 from koala.common.protocol.limits import ENDLESS_S
 from koala.common.protocol.messages import (
     Facts,
     Hole,
     Outlook,
     Register,
+    Report,
+    ReportState,
     SiteFigures,
     SiteResources,
 )
@@ -17,6 +21,7 @@ from koala.common.protocol.names import SILENT
 from koala.common.protocol.versions import PROTOCOL
 from koala.core.model import events as ev
 from koala.core.model.actions import Announce
+from koala.core.model.claim import claim_charge
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import SiteName
 from koala.core.scheduler import Scheduler
@@ -24,7 +29,8 @@ from koala.daemon.agents import reports
 from koala.daemon.agents.replica_reports import ReplicaReports
 from koala.policies import chosen
 from koala.views.documents import sites_document
-from tests.harness.builders import a_site
+from tests.harness.builders import a_job, a_site
+from tests.harness.script import Script
 
 DELFT = SiteName("delft")
 HAS = SiteResources(gpus=4)
@@ -101,6 +107,22 @@ def test_a_batch_system_that_falls_silent_or_answers_again_is_announced_once() -
         states.append(sites_document(scheduler)[0].state)
     assert found == [f"unusable: {SILENT} (squeue)", "usable: its batch system answers"]
     assert states == ["usable", "unusable", "unusable", "usable", "usable"]
+
+
+@pytest.mark.parametrize(("began_at", "held_from"), [(12.0, 12.0), (-5.0, 10.0), (99.0, 40.0)])
+def test_a_claim_is_charged_from_the_start_of_its_starter(
+    began_at: float, held_from: float
+) -> None:
+    """Also one that the daemon learned of when it was back; the rest of a report is not believed.
+    Its fence rests on the daemon's clock."""
+    script = Script().at(10.0).tell(a_site("delft"), a_job("j1", 1))
+    claim = script.scheduler.ledger[script.claimed("j1")[0]]
+    report = Report(claim=claim.id, state=ReportState.GRANTED, nonce="n", began_at=began_at)
+    for event in reports.report_events(report, DELFT, script.scheduler, rtt_s=0.0, now=40.0):
+        script.scheduler.handle(event, 40.0)
+    assert claim.grant is not None
+    assert (claim.grant.at, claim.grant.held_from) == (40.0, held_from)
+    assert claim_charge(claim, None, 41.0).granted_at == held_from
 
 
 def test_another_round_trip_changes_nothing_else_of_what_a_site_told() -> None:

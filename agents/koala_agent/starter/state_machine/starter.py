@@ -61,7 +61,7 @@ class StarterMachine:
         self.clock = ClockOffset(wall_offset_s)
         self._is_clock_shared = False
         self._settings = settings
-        self._now = now
+        self._now = self._began_at = now
         self._actions: list[Action] = []
         self._kill_s = settings.kill_s
         self._leases = StarterLeases(settings, now)
@@ -135,6 +135,7 @@ class StarterMachine:
             secret=self._settings.secret,
             nonce=self._settings.nonce,
             hosts=self._settings.hosts,
+            began_at=self.to_daemons(self._began_at),
             armed=arming.number if arming is not None and is_armed else None,
             passed_at=None if self.passed_at is None else self.to_daemons(self.passed_at),
             end=self._end_of(self.phase) if isinstance(self.phase, Over) else None,
