@@ -138,6 +138,7 @@ def report_of(claim: Claim) -> messages.Report:
                 nonce=nonce,
                 passed_at=passed_at,
                 end=end,
+                began_at=claim.began_at,
             )
         case Granted() | Armed() | Passed() | Stopping() | Ended() | Collecting():
             passed_at = passed_at_of(state)

@@ -243,12 +243,13 @@ class ClaimPassed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimGone:
     """Nothing is left of the claim: no process, no batch job. Refusals and failures are kinds of
-    end.
+    end. Its starter, if one checked in, `began_at`.
     """
 
     claim: ClaimId
     end: ClaimEnd
     batch_job: str = ""
+    began_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from koala.core.model.job import (
     Stopping,
 )
 from koala.core.model.values import Instant
-from koala.core.pipeline.claiming import after_answer
+from koala.core.pipeline.claiming import after_answer, bind
 from koala.core.pipeline.ending import (
     deciding_members,
     drop_member,
@@ -76,6 +76,8 @@ def on_gone(state: State, event: ev.ClaimGone, now: Instant) -> None:
     if end.kind is EndKind.UNKNOWN and claim.may_run and claim.grant is not None:
         mark_unreachable(state, claim, end, now)
         return
+    if claim.grant is None and event.began_at is not None:  # nobody told while it held them
+        bind(claim, ev.ClaimGranted(claim=identity, nonce="", began_at=event.began_at), now)
     del state.ledger[identity]
     refund_hold(state, claim, now)
     if claim.grant is not None or end.kind in SITE_FAULTS:

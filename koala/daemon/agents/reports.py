@@ -143,7 +143,9 @@ def _of_claim(report: messages.Report, claim: Claim) -> Iterator[ev.Event]:
     if report.passed_at is not None and claim.passed_at is None:
         yield ev.ClaimPassed(claim=claim.id, passed_at=report.passed_at)
     if report.end is not None:
-        yield ev.ClaimGone(claim=claim.id, end=report.end, batch_job=report.batch_job)
+        yield ev.ClaimGone(
+            claim=claim.id, end=report.end, batch_job=report.batch_job, began_at=report.began_at
+        )
 
 
 def contradicts_facts(report: messages.SiteFigures, facts: SiteFacts) -> bool:

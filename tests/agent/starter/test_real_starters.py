@@ -75,6 +75,8 @@ async def test_a_check_in_says_when_its_starter_began(tmp_path: Path) -> None:
     async with a_site(tmp_path) as site:
         (again,) = site.claims.claims.values()
         assert again.began_at == first.began_at
+        site.claims.order(Stop(claim=again.id))
+        assert (await site.gone()).began_at == first.began_at
 
 
 async def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:

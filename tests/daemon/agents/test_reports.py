@@ -8,6 +8,8 @@ import pytest
 
 from koala.common.protocol.limits import ENDLESS_S
 from koala.common.protocol.messages import (
+    ClaimEnd,
+    EndKind,
     Facts,
     Hole,
     Outlook,
@@ -17,13 +19,13 @@ from koala.common.protocol.messages import (
     SiteFigures,
     SiteResources,
 )
-from koala.common.protocol.names import SILENT
+from koala.common.protocol.names import SILENT, ClaimId
 from koala.common.protocol.versions import PROTOCOL
 from koala.core.model import events as ev
 from koala.core.model.actions import Announce
 from koala.core.model.claim import claim_charge
 from koala.core.model.parameters import Parameters
-from koala.core.model.values import SiteName
+from koala.core.model.values import JobId, SiteName
 from koala.core.scheduler import Scheduler
 from koala.daemon.agents import reports
 from koala.daemon.agents.replica_reports import ReplicaReports
@@ -116,13 +118,24 @@ def test_a_claim_is_charged_from_the_start_of_its_starter(
     """Also one that the daemon learned of when it was back; the rest of a report is not believed.
     Its fence rests on the daemon's clock."""
     script = Script().at(10.0).tell(a_site("delft"), a_job("j1", 1))
-    claim = script.scheduler.ledger[script.claimed("j1")[0]]
+    claim = script.scheduler.ledger[ClaimId(script.claimed("j1")[0])]
     report = Report(claim=claim.id, state=ReportState.GRANTED, nonce="n", began_at=began_at)
     for event in reports.report_events(report, DELFT, script.scheduler, rtt_s=0.0, now=40.0):
         script.scheduler.handle(event, 40.0)
     assert claim.grant is not None
     assert (claim.grant.at, claim.grant.held_from) == (40.0, held_from)
     assert claim_charge(claim, None, 41.0).granted_at == held_from
+
+
+def test_a_claim_that_came_and_went_while_the_daemon_was_away_is_charged() -> None:
+    script = Script().at(10.0).tell(a_site("delft"), a_job("j1", 3))
+    (claim,) = script.claimed("j1")
+    end = ClaimEnd(kind=EndKind.LEASE, ended_at=32.0)
+    report = Report(claim=ClaimId(claim), state=ReportState.GONE, end=end, began_at=12.0)
+    for event in reports.report_events(report, DELFT, script.scheduler, rtt_s=0.0, now=40.0):
+        script.scheduler.handle(event, 40.0)
+    (charge,) = script.scheduler.jobs[JobId("j1")].charges
+    assert (charge.granted_at, charge.ended_at, charge.end) == (12.0, 32.0, "lease")
 
 
 def test_another_round_trip_changes_nothing_else_of_what_a_site_told() -> None:
