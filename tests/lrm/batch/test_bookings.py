@@ -26,7 +26,7 @@ from koala_agent.lrm.local_manager import (
     Placeholder,
     RequestRefusedError,
 )
-from koala_agent.transport.interface import Answer
+from koala_agent.transport.interface import Answer, Command
 from tests.harness.moments import until
 from tests.lrm.batch.dialects import CLOCK
 from tests.lrm.batch.first_claim import FIRST, NAME, said
@@ -46,6 +46,15 @@ class BookableCluster(Cluster):
         self.is_deaf_to_bookings = False
         self.keeps_bookings = False
         self.has_room_for_one = False
+        self.refuses_late = False
+
+    async def run(self, command: Command, account: str = "") -> Answer:
+        """See Cluster; one that refuses late is looked at meanwhile."""
+        answer = await super().run(command, account)
+        if self.refuses_late and command.argv[:2] == ("scontrol", "create"):
+            looks = self.looks()
+            await until(lambda: self.looks() > looks + 1)
+        return answer
 
     def _tell(self, argv: tuple[str, ...]) -> Answer:
         match argv:
@@ -271,3 +280,16 @@ async def test_a_booking_that_an_own_old_one_is_in_the_way_of_is_asked_for_again
         await until(lambda: not manager._bookings.is_giving_back)
         with pytest.raises(RequestRefusedError):
             await manager.submit(third)
+
+
+async def test_a_booking_that_was_refused_while_they_were_listed_is_in_the_way_of_none(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder
+) -> None:
+    """Else the next one is asked for again and again, for the instant that was refused."""
+    cluster.has_room_for_one = True
+    async with serve() as (manager, _):
+        await manager.submit(booked)
+        cluster.refuses_late = True
+        for number in (2, 3):
+            with pytest.raises(RequestRefusedError):
+                await manager.submit(replace(booked, claim=f"j1/1/0/{number}"))

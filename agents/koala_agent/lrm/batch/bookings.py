@@ -119,6 +119,7 @@ class Bookings(ManagerPart):
             try:
                 number = booker.read_booked(answer)
             except RequestRefusedError:  # is the account still allowed to?
+                self._seen.pop(tracked.row.claim, None)  # it is in nobody's way
                 self._ask_at = min(self._ask_at, self._asked_at + DOUBT_S)
                 raise
             self._is_settled, self._made = False, self._made + 1
