@@ -399,6 +399,8 @@ class StarterMachine:
         phase = self.phase
         if not isinstance(phase, Ending):
             return
+        # A count takes long on a busy machine, and other machines are heard of in between.
+        self.phase = phase = changed(phase, poll_at=self._now + POLL_S)
         if event.left == 0:
             if self._now >= self._statuses.final_at:
                 self._deliver(phase, event)
