@@ -239,7 +239,7 @@ async def test_a_booking_whose_command_had_no_answer_can_be_had_and_given_back(
     """OAR keeps one whose command ended for minutes, and no oardel ends it."""
     assert isinstance(system, OARCluster)
     hasty = Shell(environment=of_commands(system.environment), limit_s=6.0)
-    async with serve(runner=hasty) as (manager, _):
+    async with serve(kill=False, runner=hasty) as (manager, _):
         await manager.listing()
         with system.server_away(), pytest.raises(LocalManagerError):
             await manager.submit(booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 600.0))
