@@ -13,7 +13,7 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
-from koala_agent.lrm.batch.bookings import FAILURES, LOOK_S
+from koala_agent.lrm.batch.bookings import FAILURES, LOOK_S, TROUBLE_S
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.oar import OAR
 from koala_agent.lrm.batch.slurm.dialect import Slurm
@@ -293,3 +293,19 @@ async def test_a_booking_that_was_refused_while_they_were_listed_is_in_the_way_o
         for number in (2, 3):
             with pytest.raises(RequestRefusedError):
                 await manager.submit(replace(booked, claim=f"j1/1/0/{number}"))
+
+
+async def test_a_claim_that_cannot_be_ended_lets_others_ask_for_another_instant_after_a_minute(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder
+) -> None:
+    cluster.has_room_for_one = True
+    moved = replace(booked, claim="j1/1/0/2")
+    async with serve() as (manager, _):
+        await manager.submit(booked)
+        cluster.job("0.1").state = "COMPLETING"  # its machine has failed
+        await manager.withdraw(CLAIM)
+        with pytest.raises(PausedError):
+            await manager.submit(moved)
+        cluster.now += TROUBLE_S
+        with pytest.raises(RequestRefusedError):
+            await manager.submit(moved)
