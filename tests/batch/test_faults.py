@@ -40,7 +40,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory, systems: dict[str, System]) -
 
 @pytest.fixture
 def ear(tmp_path: Path) -> Iterator[Path]:
-    """Give a file for the ids of what escapes; nothing of it outlives the test."""
+    """Kill what has written its id there, which is what escapes, after the test."""
     path = tmp_path / "ear"
     yield path
     for pid in alive(path):
