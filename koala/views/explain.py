@@ -46,7 +46,7 @@ from koala.core.queries import (
     is_held,
     placement_policy,
     starts_early,
-    view_until_end,
+    view_for,
 )
 from koala.core.resources import describe_cut
 from koala.core.sites import is_usable
@@ -161,7 +161,7 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
         return _timed(state, job, queues, now)
     lines = state.scanner.explain(state, job, now)
     closed = sites_closed_to(state, job, now)
-    view = view_until_end(state, job, grid_view_of(state), now)
+    view = view_for(state, job, grid_view_of(state), now)
     view = without_closed_sites(state, job, view, now)
     answer = placement_policy(state, job)(whole_request(state, job, now), view)
     misfit = _misfit(state, job)

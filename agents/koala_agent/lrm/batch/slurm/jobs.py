@@ -67,6 +67,8 @@ def job_of(row: Row) -> BatchJob:
     is_shut = now is JobState.QUEUED and is_gated(row.comment, row.reason)
     if now is JobState.QUEUED and row.reason.startswith(NEVER) and not is_shut:
         now, cause = JobState.STUCK, EndCause.WITHDRAWN
+    if row.state == "RESV_DEL_HOLD":  # its reservation is over, or was deleted
+        cause = EndCause.CANCELLED_BY_SITE
     has_processors = now is JobState.RUNNING and is_count(row.processors)
     return BatchJob(
         number=plain[1],

@@ -31,6 +31,7 @@ COLUMNS = (
     ("tres-per-node", 60),
     ("tres-per-job", 60),
     ("Reason", 160),
+    ("Reservation", 80),
     ("Comment", 40),
     ("Name", 80),
 )
@@ -153,6 +154,7 @@ class Row(NamedTuple):
     gres_per_node: str
     gres_per_job: str
     reason: str
+    reservation: str
     comment: str
     name: str
 
