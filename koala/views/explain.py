@@ -48,7 +48,7 @@ from koala.core.queries import (
     starts_early,
     view_for,
 )
-from koala.core.resources import describe_cut
+from koala.core.resources import describe_cut, describe_lack, describe_missing
 from koala.core.sites import is_usable
 from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.core.state import State
@@ -223,7 +223,10 @@ def _misfit(state: State, job: Job) -> str:
         if split is not None:
             rooms = empty_rooms(spec, sites)
             if not most_of(split, rooms):
-                return f"{split.describe()}: {describe_unsplit(split, rooms)}; {what}"
+                part = spec.components[0]
+                is_lacking = all(describe_missing(part, site) for site in sites)
+                lack = describe_lack(part, sites) if is_lacking else describe_unsplit(split, rooms)
+                return f"{split.describe()}: {lack}; {what}"
             continue
         capacities = capacities_of(sites, spec.owner, most)
         if not may_fit(requirements, needed, capacities):

@@ -336,7 +336,8 @@ class Dialect(ABC):
         return None
 
     def read_reservations(self, answer: Answer) -> Sequence[Booking]:
-        """Parse the reservations; claims name them by their numbers."""
+        """Parse the reservations with all processors that they have; claims name them by their
+        numbers."""
         return ()
 
     def booking(self) -> tuple[Command, ...]:

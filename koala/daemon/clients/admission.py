@@ -311,7 +311,7 @@ def _check_split(
     if not most_of(split, rooms):
         if unseen:
             return [*concerns, f"{asked}; the job waits for sites that have not registered yet"]
-        if any(may_have_gpus(smallest.components[0], site) for site in sites.values()):
+        if any(_may_come(smallest.components[0], site) for site in sites.values()):
             return concerns
         raise RejectedError(
             f"the job can never start: {asked} (expected bounds that fit when nothing else runs)",

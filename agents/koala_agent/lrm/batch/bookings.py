@@ -150,6 +150,11 @@ class Bookings(ManagerPart):
             raise RequestRefusedError(f"reservation {name} cannot be used: {reservation.trouble}")
         if reservation.is_open:
             return 0.0
+        if 0 < reservation.processors < asked.processors:
+            raise RequestRefusedError(
+                f"reservation {name} has {reservation.processors} processors"
+                f" (asked {asked.processors})"
+            )
         has_s = reservation.ends_at - max(reservation.begins_at, self._calendar())
         if has_s < asked.time_limit_s < math.inf:
             raise RequestRefusedError(
@@ -264,10 +269,12 @@ class Bookings(ManagerPart):
         log.info("booking.given_back", number=booking.number, name=booking.name)
 
     def wait_of(self, tracked: TrackedClaim) -> Wait:
-        """Return the wait of a claim that is booked, or in a reservation of the site."""
+        """Return the wait of a claim that is booked, or in a reservation of the site. Once that has
+        begun, other jobs in it are in the way."""
         left_s = max(0.0, tracked.row.known_start - self._calendar())
+        is_known = left_s > 0 or tracked.row.begins_at > 0
         return Wait(
             claim=ClaimId(tracked.row.claim),
-            start_in_s=math.ceil(left_s / STEP_S) * STEP_S,
+            start_in_s=math.ceil(left_s / STEP_S) * STEP_S if is_known else None,
             source="booking" if tracked.row.begins_at else "reservation",
         )

@@ -391,7 +391,10 @@ class GridEngine(Dialect):
 
     def read_reservations(self, answer: Answer) -> list[Booking]:
         """See Dialect."""
-        return [one.booking for one in read_bookings(answer)]
+        return [
+            replace(one.booking, processors=sum(one.slots.values()))
+            for one in read_bookings(answer)
+        ]
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: managers, and the users of the list `arusers`."""

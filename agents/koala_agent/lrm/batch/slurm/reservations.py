@@ -49,7 +49,7 @@ def read_bookings(answer: Answer) -> list[Booking]:
         is_ours = words["ReservationName"].startswith(f"{PREFIX}-")
         gone = [name for name in _nodes(words) if name in lost and is_ours]
         trouble = f"its machine {gone[0]} is down or drained" if gone else ""
-        found.append(_booking(words, trouble=trouble))
+        found.append(_booking(words, processors=_size(words), trouble=trouble))
     return found
 
 
@@ -100,7 +100,7 @@ def bookings_of(
         here = [name for name in names if name in idle_at]
         if is_for_others and (not here or "MAINT" in _flags(words)):
             continue
-        size = int(part_of(words.get("TRES", ""), "cpu") or 0) * len(here) // max(1, len(names))
+        size = _size(words) * len(here) // max(1, len(names))
         left = max(0, size - used.get(words["ReservationName"], 0))
         if words.get("State") == "ACTIVE":
             left = min(left, sum(idle_at[name] for name in here))
@@ -111,6 +111,10 @@ def bookings_of(
 def _read(text: str) -> Iterator[dict[str, str]]:
     for line in re.findall(r"^ReservationName=.*", text, re.MULTILINE):
         yield dict(words_of(line))
+
+
+def _size(words: Mapping[str, str]) -> int:
+    return int(part_of(words.get("TRES", ""), "cpu") or 0)
 
 
 def _nodes(words: Mapping[str, str]) -> list[str]:
