@@ -147,7 +147,7 @@ def view_for(state: State, job: Job, view: GridView, now: Instant) -> GridView:
     slots, full = view.slots(), sites_with_full_window(state)
     reserved = {
         name: rooms
-        for name in view.idle()
+        for name in [site.name for site in view.sites]
         if not state.sites[name].is_probing and slots.get(name, 1) > 0 and name not in full
         if (rooms := _rooms(state, state.sites[name], names))
     }

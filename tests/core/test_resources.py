@@ -9,7 +9,7 @@ from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTrans
 from koala.core.model.events import SiteRegistered, SiteReported
 from koala.core.model.grid import Site, SiteFacts
 from koala.core.model.job_spec import ComponentSpec
-from koala.core.model.values import JobId, SiteName
+from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.resources import describe_missing
 from koala.policies import chosen
 from koala.views.documents import sites_document
@@ -182,16 +182,17 @@ def test_a_component_has_what_is_idle_in_the_reservation_that_it_names(
     policy: str, begin: Begin
 ) -> None:
     script = begin(policies=chosen({"placement": policy}), count_placed=False)
-    script.tell(a_site("delft", 16, honours=("reservation",), idle=4), a_site("leiden", 8))
+    owned = a_site("delft", 16, honours=("reservation",), idle=4, users=(UserName("ann"),))
+    script.tell(owned, a_site("leiden", 8))
     reserved(script, 4, course=12, lab=2)
     mixed = (a_component(6, reservation="course"), a_component(8))
-    script.tell(a_job("mixed", *mixed))
+    script.tell(a_job("mixed", *mixed, owner=UserName("ann")))
     assert sorted(map(str, sites_of(script, "mixed"))) == ["delft", "leiden"]
-    script.tell(a_job("plain", 4))
+    script.tell(a_job("plain", 4, owner=UserName("ann")))
     assert sites_of(script, "plain") == ["delft"]
-    script.tell(a_job("too-many", a_component(7, reservation="course")))
+    script.tell(a_job("too-many", a_component(7, reservation="course"), owner=UserName("ann")))
     assert "needs reservation course; delft has 6 idle" in " ".join(_why(script, "too-many"))
-    script.tell(a_job("unknown", a_component(1, reservation="exam")))
+    script.tell(a_job("unknown", a_component(1, reservation="exam"), owner=UserName("ann")))
     lacks = "delft has no reservation exam (it has course, lab), leiden takes no reservation"
     assert lacks in " ".join(_why(script, "unknown"))
     reserved(script, 0, exam=1, course=13)

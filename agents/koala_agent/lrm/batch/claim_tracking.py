@@ -319,6 +319,9 @@ class TrackedClaims:
             is_ours = row.is_unwanted or not row.number
             cause = EndCause.WITHDRAWN if is_ours else EndCause.EXITED
             exit_status, reason = None, "the batch system does not know it (any more)"
+            if row.reservation and tracked.state is JobState.QUEUED and not is_ours:
+                cause = EndCause.CANCELLED_BY_SITE
+                reason = f"it left the queue, as with the end of its reservation {row.reservation}"
         else:
             cause, exit_status, reason = job.cause, job.exit_status, job.reason
             if row.is_unwanted and cause in CANCELLED:
