@@ -84,14 +84,15 @@ def idle_of(
 def _rooms(
     figures: Figures, claims: Iterable[TrackedClaim], startable: int, now: float
 ) -> tuple[tuple[str, int], ...] | None:
-    """Return what is idle in the reservations that claims may name, without those that wait for
-    it: nothing before the begin. In an open one is also what anybody may have."""
+    """Return what is idle in the reservations that claims may name, beside claims that wait for it
+    and are open: nothing before the begin. In an open one is also what anybody may have."""
     if figures.reservations is None:
         return None
     waiting: dict[str, int] = {}
     for claim in claims:
-        if claim.row.reservation and claim.state is JobState.QUEUED:
-            waiting[claim.row.reservation] = waiting.get(claim.row.reservation, 0) + taken_of(claim)
+        name, is_open = claim.row.reservation, not claim.row.is_gated
+        if name and is_open and claim.state is JobState.QUEUED:
+            waiting[name] = waiting.get(name, 0) + taken_of(claim)
     rooms = []
     for one in nameable(figures.reservations):
         inside = one.processors if one.begins_at <= now < one.ends_at and not one.trouble else 0
