@@ -149,12 +149,12 @@ def view_for(state: State, job: Job, view: GridView, now: Instant) -> GridView:
         name: rooms
         for name in [site.name for site in view.sites]
         if not state.sites[name].is_probing and slots.get(name, 1) > 0 and name not in full
-        if (rooms := _rooms(state, state.sites[name], names))
+        if (rooms := rooms_of(state, state.sites[name], names))
     }
     return seen.within(reserved, is_mixed=None in names)
 
 
-def _rooms(state: State, site: Site, names: Collection[str | None]) -> dict[str, int]:
+def rooms_of(state: State, site: Site, names: Collection[str | None]) -> dict[str, int]:
     """Return what is idle in reservations of a site, without claims that were asked since."""
     rooms = {name: idle for name, idle in site.reservations or () if name in names}
     for claim in [state.ledger[name] for name in site.unreported if rooms]:

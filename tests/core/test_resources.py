@@ -181,7 +181,7 @@ def reserved(script: Script, idle: int, **rooms: int) -> None:
 def test_a_component_has_what_is_idle_in_the_reservation_that_it_names(
     policy: str, begin: Begin
 ) -> None:
-    script = begin(policies=chosen({"placement": policy}), count_placed=False)
+    script = begin(policies=chosen(placement=policy), count_placed=False)
     owned = a_site("delft", 16, honours=("reservation",), idle=4, users=(UserName("ann"),))
     script.tell(owned, a_site("leiden", 8))
     reserved(script, 4, course=12, lab=2)
