@@ -263,6 +263,8 @@ def respecting_resources(
         assignments: list[Assignment] = []
         for part in sorted(request.parts, key=lambda part: _rank(part, spec)):
             component = spec.components[part.component]
+            if part.processors != component.processors:  # one by which a job grows
+                component = replace(component, processors=part.processors)
             gpus = component.gpus or 0
             able = able_sites(component, sites, request.user)
             taken = {name: occupied(component, site.facts) for name, site in able.items()}
