@@ -127,6 +127,11 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
     [
         ("ReservationName=x Nodes=n1 TRES=cpu=4 State=ACTIVE", 3, (("x", 3),)),
         ("ReservationName=x Nodes=n1 TRES=cpu=8 State=ACTIVE", 0, (("x", 6),)),
+        (
+            "ReservationName=x Nodes=n1 TRES=cpu=4 State=ACTIVE\n"
+            "ReservationName=y Nodes=n1 Flags=OVERLAP TRES=cpu=8 State=ACTIVE",
+            *(0, (("x", 3), ("y", 6))),
+        ),
         ("ReservationName=x Nodes=n1 TRES=cpu=8 StartTime=2000 State=INACTIVE", 0, (("x", 0),)),
         (
             "ReservationName=x Nodes=n1 Flags=FLEX TRES=cpu=4 StartTime=2000 State=INACTIVE",
@@ -135,7 +140,7 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
         ("ReservationName=koala-a-j1.1.0.1 Nodes=n1 TRES=cpu=4 State=ACTIVE", 2, ()),
         ("No reservations in the system", 0, ()),
     ],
-    ids=["part", "whole", "later", "open", "booked", "hidden"],
+    ids=["part", "whole", "overlap", "later", "open", "booked", "hidden"],
 )
 def test_what_is_reserved_of_a_node_is_idle_for_claims_in_it_and_the_rest_for_others(
     told: str, startable: int, rooms: tuple[tuple[str, int], ...]

@@ -95,6 +95,7 @@ def bookings_of(
     """Parse `scontrol show reservation`: what is reserved of these nodes, and `used` by no job in
     it. One for maintenance keeps nothing `is_for_others`, as its nodes say so themselves."""
     found = []
+    rest = dict(idle_at)  # of nodes, for others: reservations may overlap
     for words in _read(text):
         names = _nodes(words)
         here = [name for name in names if name in idle_at]
@@ -103,7 +104,11 @@ def bookings_of(
         size = _size(words) * len(here) // max(1, len(names))
         left = max(0, size - used.get(words["ReservationName"], 0))
         if words.get("State") == "ACTIVE":
-            left = min(left, sum(idle_at[name] for name in here))
+            left = min(left, sum(rest[name] for name in here))
+            more = left if is_for_others else 0
+            for name in here:
+                kept = min(more, rest[name])
+                rest[name], more = rest[name] - kept, more - kept
         found.append(_booking(words, processors=left))
     return tuple(found)
 
