@@ -338,13 +338,19 @@ async def test_a_claim_in_a_reservation_that_exists_starts_there_and_is_expected
         whole = replace(ask("j4/1/0/1", processors=RESERVED, time_limit_s=60.0), resources=inside)
         await manager.submit(whole)
         await begun(witness, whole.claim)
-        late = replace(ask(OTHER, processors=1, time_limit_s=60.0), resources=inside)
-        await manager.submit(late)
+        for claim in (late := ("j5/1/0/1", "j5/1/0/2")):
+            asked = replace(ask(claim, processors=1, time_limit_s=60.0), resources=inside)
+            await manager.submit(replace(asked, is_gated=True))
         await witness.until(Idle, lambda one: one.reservations == ((name, 0),) and bool(one.waits))
+        gate = manager.gate
         end_reservation(system, name)
-        assert (await witness.ended(OTHER, within_s=90.0)).cause is EndCause.CANCELLED_BY_SITE
+        for claim in late:
+            end = await witness.ended(claim, within_s=90.0)
+            assert end.cause is EndCause.CANCELLED_BY_SITE
         await manager.withdraw(whole.claim)
         await witness.ended(whole.claim)
+        told = await manager.idle()
+        assert (manager.gate, told.trouble) == (gate, ""), "no gate is to blame"
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ WORDS = (
     ("Priority", "jobs with a higher priority are before it"),
     ("Resources", "the processors that it needs are in use"),
     ("ReqNodeNotAvail", "machines that it needs are reserved, down or in maintenance"),
+    ("Reservation ", "its reservation is over, or was deleted"),
     ("Reservation", "its reservation has not begun"),
     ("Nodes required for job are DOWN", "machines that it needs are down, drained or reserved"),
     ("PartitionTimeLimit", "it asks for more time than its partition allows"),
