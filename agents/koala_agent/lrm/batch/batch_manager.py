@@ -153,7 +153,9 @@ class BatchManager(ManagerPart):
         return self._bookings.name
 
     def times(self, resources: Resources) -> Times:
-        return self._queues.times(resources)
+        times = self._queues.times(resources)
+        reserved_s = self._figures.reserved_s(resources.reservation)
+        return replace(times, room_s=min(times.room_s, reserved_s))
 
     def number(self, claim: str) -> str:
         tracked = self._claims.get(claim)
@@ -252,6 +254,7 @@ class BatchManager(ManagerPart):
                 queue=placeholder.resources.queue or "",
                 begins_at=placeholder.begins_at,
                 reserved_at=reserved_at,
+                reservation=placeholder.resources.reservation or "",
                 ends_at=placeholder.begins_at + placeholder.time_limit_s + LATE_S,
             )
             tracked = self._claims.add(row)
