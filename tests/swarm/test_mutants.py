@@ -23,7 +23,7 @@ from tests.harness.script import Script
 from tests.swarm.mutants import MUTANTS, found_by
 
 FOUND_BY = {
-    "release_before_the_last_armed": 21,
+    "release_before_the_last_armed": 3,
     "paths_count_as_open": 6,
     "closed_ports_count_as_reached": 48,
     "sites_that_carry_nothing_are_asked_to": 68,
@@ -78,8 +78,8 @@ FOUND_BY = {
     "limits_of_groups_are_ignored": 1002,
     "what_is_held_until_a_stop_comes_is_free": 7,
     "tickets_outlive_a_move": 1045,
-    "a_component_waits_at_one_site_more": 1018,
-    "queues_of_owners_who_set_a_limit_are_filled": 1018,
+    "a_component_waits_at_one_site_more": 1021,
+    "queues_of_owners_who_set_a_limit_are_filled": 1021,
     "a_second_ticket_is_kept": 1203,
     "tickets_outlive_the_start": 1025,
     "tickets_of_an_attempt_that_ended_stay": 1237,

@@ -460,12 +460,12 @@ def limits_of_groups_are_ignored() -> Patches:
 
 @mutant
 def what_is_held_until_a_stop_comes_is_free() -> Patches:
-    """A check-in that is told after the Stop of its claim is in no account."""
+    """A check-in that is told after the Stop of its claim, or with its end, is in no account."""
     real = claiming.bind
 
     def bind(claim: Any, *rest: Any) -> None:
         if not isinstance(claim.phase, Stopped):
             real(claim, *rest)
 
-    with replaced((claiming, "bind"), by=bind):
+    with replaced((claiming, "bind"), (claim_end, "bind"), by=bind):
         yield
