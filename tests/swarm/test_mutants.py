@@ -25,7 +25,7 @@ from tests.swarm.mutants import MUTANTS, found_by
 FOUND_BY = {
     "release_before_the_last_armed": 3,
     "paths_count_as_open": 6,
-    "closed_ports_count_as_reached": 48,
+    "closed_ports_count_as_reached": 72,
     "sites_that_carry_nothing_are_asked_to": 68,
     "one_token_for_all_ports": 480,
     "no_fence": 20,
