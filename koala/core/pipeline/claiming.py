@@ -145,8 +145,8 @@ def claim_question(
         for m in present
         if m.claim is None and m.end is None
     )
-    is_high = job.spec.priority is Priority.HIGH and state.parameters.preempt != "none"
-    is_high = is_high and not job.spec.is_reserved
+    may_preempt = state.parameters.preempt != "none" and not job.spec.is_reserved
+    is_high = may_preempt and job.spec.priority is Priority.HIGH
     return ClaimQuestion(
         components=min(len(present), job.needed),  # F is of what the job needs
         held=len(present) - len(pending),
