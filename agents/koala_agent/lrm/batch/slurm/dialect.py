@@ -297,8 +297,9 @@ class Slurm(Dialect):
             if job.state != WAITING:
                 inside[job.reservation] = inside.get(job.reservation, 0) + int(job.processors)
         waiting = waiting_for(rows, rivals, frozenset(ours), gated=GATED)
-        works = {n: row.idle for n, row in ours.items() if row.lack in ("", KEPT)}
-        open_ = {n: row.idle for n, row in ours.items() if not row.lack}
+        working = [row for row in ours.values() if row.lack in ("", KEPT)]
+        works = {row.name: (row.idle, row.allocated) for row in working}
+        open_ = {row.name: works[row.name] for row in working if not row.lack}
         idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
         asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
         unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)
