@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from koala.common.protocol.messages import Resources
+from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.environments import of_commands
 from koala_agent.lrm.dialect import LATE_S, Dialect
@@ -29,6 +30,7 @@ from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 from tests.batch.conftest import Serve, cleared
 from tests.batch.systems.grids import ours
+from tests.batch.systems.oar import OARCluster
 from tests.batch.systems.system import System
 from tests.harness.moments import until
 from tests.lrm.harness import Ask
@@ -237,6 +239,23 @@ async def test_after_a_crash_a_claim_is_bound_to_its_booking_or_gives_it_back(
         assert len(ours(system)) <= 2 * len(kept)
         for claim in kept:
             assert (await witness.ended(claim.claim, within_s=LIMIT_S)).cause is EndCause.EXITED
+        await until(lambda: not ours(system))
+
+
+@pytest.mark.parametrize("system", ["oar"], indirect=True)
+async def test_a_booking_whose_command_had_no_answer_can_be_had_and_given_back(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """OAR keeps one whose command ended for minutes, and no oardel ends it."""
+    assert isinstance(system, OARCluster)
+    hasty = Shell(environment=of_commands(system.environment), limit_s=6.0)
+    async with serve(kill=False, runner=hasty) as (manager, _):
+        await manager.listing()
+        with system.server_away(), pytest.raises(LocalManagerError):
+            await manager.submit(booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 600.0))
+    async with serve() as (manager, _):
+        await until(lambda: "Scheduled" in system.run("oarstat", "-f"))
+        await manager.withdraw(CLAIM)
         await until(lambda: not ours(system))
 
 

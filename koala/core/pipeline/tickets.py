@@ -569,6 +569,8 @@ def on_hold_lost(
     job = state.jobs[attempt.job]
     _end_hold(member, now)
     member.refusal = end.describe()
+    label = job.spec.label(member.component)
+    state.announce(job, f"component {label} has lost {member.site}: {end.describe()}", now)
     if end.kind in SITE_FAULTS and end.kind is not EndKind.LEASE:  # that may be the daemon's
         job.failures += 1
         assert member.site is not None

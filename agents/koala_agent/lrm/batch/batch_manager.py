@@ -383,7 +383,7 @@ class BatchManager(ManagerPart):
         name = job_name(placeholder.claim, scope=self._scope)
         text = script(placeholder, scope=self._scope)
         may_be_queued = False
-        is_giving_back = bool(placeholder.begins_at) and self._bookings.is_giving_back
+        may_wait = self._calendar() < placeholder.begins_at and self._bookings.is_giving_back
         try:
             placeholder = await self._bookings.book(tracked, placeholder, name)
             await self._test(placeholder, name=name, script=text)
@@ -393,7 +393,7 @@ class BatchManager(ManagerPart):
         except LocalManagerError as error:
             self._tested.clear()
             is_settling = self._clock() - self._answering_at < SETTLE_S
-            if (is_settling or is_giving_back) and isinstance(error, RequestRefusedError):
+            if (is_settling or may_wait) and isinstance(error, RequestRefusedError):
                 self._claims.forget(placeholder.claim)
                 raise PausedError(str(error), again_s=SETTLING_S) from error
             if error.transient:

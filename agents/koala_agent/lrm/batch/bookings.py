@@ -63,6 +63,7 @@ class Bookings(ManagerPart):
         self._list_at = -math.inf
         self._failures = 0  # looks one after another that could not delete a booking
         self._troubled: dict[str, float] = {}  # since when, by number
+        self._leaving: dict[str, float] = {}  # the same of claims that are being ended
         self.trouble = ""
 
     @property
@@ -74,10 +75,15 @@ class Bookings(ManagerPart):
 
     @property
     def is_giving_back(self) -> bool:
-        """Return True while bookings of ours that no claim wants may be in the way of others."""
+        """Return True while bookings of ours that no claim wants may be in the way of others; not
+        for long where their jobs cannot be ended, as on a machine that has failed."""
         if self._booker is None:
             return False
-        if any(one.row.is_unwanted and one.row.begins_at for one in self._claims.open()):
+        now = self._clock()
+        rows = [one.row for one in self._claims.open() if one.row.is_unwanted]
+        leaving = [row.claim for row in rows if row.begins_at]
+        self._leaving = {claim: self._leaving.get(claim, now) for claim in leaving}
+        if any(now - since < TROUBLE_S for since in self._leaving.values()):
             return True
         is_done = self._booker.list is None or self._failures > FAILURES
         return not is_done and (self._is_deleting or not self._seen.keys() <= self._booked().keys())
@@ -125,6 +131,7 @@ class Bookings(ManagerPart):
             try:
                 number = booker.read_booked(answer)
             except RequestRefusedError:  # is the account still allowed to?
+                self._seen.pop(tracked.row.claim, None)  # it is in nobody's way
                 self._ask_at = min(self._ask_at, self._asked_at + DOUBT_S)
                 raise
             self._is_settled, self._made = False, self._made + 1
