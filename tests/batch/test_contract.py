@@ -173,6 +173,7 @@ WISHES: dict[str, tuple[dict[str, Any], ...]] = {
         {"gpus": GPUS + 1},
         {"constraint": "sse"},
         {"licenses": (("matlab", 4),)},
+        {"reservation": "99"},
         {"native": "-l h_rt=99"},
     ),
     "htcondor": (
@@ -182,6 +183,7 @@ WISHES: dict[str, tuple[dict[str, Any], ...]] = {
         {"gpus": 1, "gpu_type": "h100"},
         {"constraint": "sse"},
         {"constraint": "ib|sse"},
+        {"reservation": "mine"},
         {"native": "+MaxHosts=2"},
         {"native": "queue=2"},
         {"native": "+WantFlocking=$ENV(HOME)"},
@@ -194,6 +196,7 @@ WISHES: dict[str, tuple[dict[str, Any], ...]] = {
         {"constraint": "sse"},
         {"constraint": "ib|rome"},
         {"licenses": (("matlab", 4),)},
+        {"reservation": "1"},
         {"native": "-t idempotent"},
     ),
 }

@@ -55,6 +55,23 @@ async def test_a_component_that_the_sites_people_cancel_stops_the_others(
     assert await client.wait(name) == "Cancelled"
 
 
+async def test_a_component_finds_the_reservation_that_was_just_made_and_starts_with_the_other(
+    client: AsyncClient, systems: dict[str, System]
+) -> None:
+    """It has twelve of sixteen processors."""
+    when = ("starttime=now", "duration=30", "users=root", "tres=cpu=12")
+    systems["alpha"].run("scontrol", "create", "reservation", "reservationname=course", *when)
+    part = "(executable=/bin/true)(jobType=single)(maxWallTime=1)"
+    text = f"+(&{part}(count=12)(reservation=course))(&{part}(count=4)(site=gamma))"
+    submitted = await client.submit(text)
+    assert await client.wait(submitted.job) == "Finished", await client.show(submitted.job)
+    shown = await client.show(submitted.job)
+    check_one_start(shown)
+    assert "Claiming: placed on alpha, gamma" in [said for _, said in shown["story"]]
+    sites = {site.site: site.idle for site in await client.sites()}
+    assert sites["alpha"] in (0, 4), "others have no more"
+
+
 async def test_components_find_the_sites_with_gpus_and_see_them(
     grid: Grid, client: AsyncClient
 ) -> None:

@@ -200,6 +200,26 @@ def test_a_component_has_what_is_idle_in_the_reservation_that_it_names(
     assert {claim.claim.split("/")[0] for claim in claims} == {"too-many", "unknown"}
 
 
+@pytest.mark.parametrize(("low", "high"), [(None, "course"), ("course", None)])
+def test_nobody_is_preempted_in_a_reservation_or_for_one(
+    low: str | None, high: str | None, begin: Begin
+) -> None:
+    """Another job could not have the processors."""
+    script = begin(bandwidth_default_bps=10.0).ignore(StartTransfer, CancelTransfer)
+    facts = SiteFacts(processors=8, starts_after_stop=True, honours=("reservation",))
+    script.tell(SiteRegistered(site=SiteName("delft"), facts=facts, idle=8))
+    reserved(script, 4, course=4)
+    script.tell(a_job("low", a_component(4, reservation=low))).running("low")
+    reserved(script, 4, course=4)
+    script.tell(a_site("home", 1)).replica("data", "home", 10)
+    wanted = a_component(4, reservation=high)
+    script.tell(a_job("high", wanted, priority=HIGH, file="data"))
+    reserved(script, 0, course=0)
+    script.at(0.75)
+    assert not script.take(StopClaim)
+    script.drop()
+
+
 def test_jobs_go_to_the_site_with_the_features_and_licences(script: Script) -> None:
     script.tell(
         a_site("delft", 16),

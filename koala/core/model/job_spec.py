@@ -219,6 +219,11 @@ class JobSpec:
         return self.progress not in (None, "free")
 
     @property
+    def is_reserved(self) -> bool:
+        """Return True if a component names a reservation, so that others' processors are no use."""
+        return any(component.reservation for component in self.components)
+
+    @property
     def is_malleable(self) -> bool:
         """Return True if components may come and go while it runs."""
         return self.split is not None and self.split.is_malleable

@@ -145,7 +145,8 @@ def claim_question(
         for m in present
         if m.claim is None and m.end is None
     )
-    is_high = job.spec.priority is Priority.HIGH and state.parameters.preempt != "none"
+    may_preempt = state.parameters.preempt != "none" and not job.spec.is_reserved
+    is_high = may_preempt and job.spec.priority is Priority.HIGH
     return ClaimQuestion(
         components=min(len(present), job.needed),  # F is of what the job needs
         held=len(present) - len(pending),
@@ -209,7 +210,7 @@ def preemption_victims(state: State) -> tuple[Victim, ...]:
     for attempt in state.placed.values():
         job = state.jobs[attempt.job]
         is_open = isinstance(job.phase, Claiming | Queued | Starting | Running)
-        if job.spec.priority is not Priority.LOW or not is_open:
+        if job.spec.priority is not Priority.LOW or not is_open or job.spec.is_reserved:
             continue
         held: dict[SiteName, int] = {}
         gpus: dict[SiteName, int] = {}

@@ -323,8 +323,8 @@ def place_in_queues(state: State, job: Job, now: Instant) -> bool:
     asked: dict[SiteName, int] = {}
     for assignment in placement.assignments:
         asked[assignment.site] = asked.get(assignment.site, 0) + _size_of(job, assignment)
-    is_reserved = any(component.reservation for component in job.spec.components)
-    if not is_reserved and not any(are_others_in_the_way(state, at, asked[at]) for at in asked):
+    is_in_the_way = any(are_others_in_the_way(state, site, asked[site]) for site in asked)
+    if not is_in_the_way and not job.spec.is_reserved:
         return False
     view = _queues_view(state, job, closed)
     attempt = begin_attempt(state, job, placement, view, now)

@@ -154,6 +154,14 @@ def test_what_is_reserved_of_a_node_is_idle_for_claims_in_it_and_the_rest_for_ot
     assert ("booked for later" if "INACTIVE" in told else "reserved") in found.why
 
 
+def test_reservations_that_other_accounts_alone_may_see_are_unknown() -> None:
+    row = ("n1", "batch*", "up", "0/8/0/8", "idle", "64000", "0", "8:1:1")
+    config = "PrivateData             = jobs,reservations\n"
+    answers = tuple(map(said, (nodes(row), "", "", config, "", "No reservations\n")))
+    assert Slurm().read_figures(answers).reservations is None, "claims run as their owners"
+    assert Slurm(user="koala").read_figures(answers).reservations == ()
+
+
 def test_a_partition_that_is_down_is_the_reason() -> None:
     row = ("n1", "batch*", "down", "0/8/0/8", "idle", "64000", "0", "8:1:1")
     figures = Slurm().read_figures(tuple(map(said, (nodes(row), "", "", "", "", ""))))

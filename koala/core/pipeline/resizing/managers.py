@@ -351,8 +351,7 @@ def _first_waiting(state: State, now: Instant) -> Job | None:
             for job in line.values():
                 if (job.spec.priority is Priority.HIGH) is not is_high or now < job.not_before:
                     continue
-                is_inside = any(component.reservation for component in job.spec.components)
-                if not is_inside and not excess_of(state, job):
+                if not job.spec.is_reserved and not excess_of(state, job):
                     return job
     return None
 

@@ -60,10 +60,13 @@ def test_limits_of_slurm_are_the_least_of_partition_association_and_quality(
     (ours,) = [queue for queue in found.queues if queue.is_default]
     assert ours == replace(default, is_default=True)
     assert found.closes_at == 1795946633.0, "others are for one node, or for a course"
-    told, idle_at = SLURM[-1].read_text(encoding="utf-8"), {"alpha1": 8, "beta1": 8}
-    (course,) = bookings_of(told, idle_at, {"course": 3}, is_for_others=True)
+    told, nodes = SLURM[-1].read_text(encoding="utf-8"), {"alpha1": (2, 6), "beta1": (8, 0)}
+    (course,) = bookings_of(told, nodes, {"course": 3}, is_for_others=True)
     assert (course.number, course.processors) == ("course", 5), "the others are for maintenance"
-    assert len(bookings_of(told, idle_at, {})) == 3, "in which claims may run, too"
+    assert len(bookings_of(told, nodes, {})) == 3, "in which claims may run, too"
+    ended = {"alpha1": (7, 1)}
+    (course,) = bookings_of(told, ended, {"course": 3}, is_for_others=True)
+    assert course.processors == 7, "jobs are of a listing a moment ago"
 
 
 @pytest.mark.parametrize(

@@ -280,7 +280,8 @@ class GridEngine(Dialect):
         beyond = max(0, (all_idle := sum(idle_at.values())) - within)
         booked = None
         if not bookings.status:
-            booked = tuple(one.left(running, ours) for one in read_bookings(bookings))
+            used = {f"{n}@{host.name}": q.used for host in every for n, q in host.queues.items()}
+            booked = tuple(one.left(running, ours, used) for one in read_bookings(bookings))
         return Figures(
             processors=sum(host.processors(ours) for host in here.values()),
             idle=all_idle - beyond,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from koala.errors import LocalManagerError
@@ -52,9 +52,12 @@ class Reservation:
     start: str
     slots: dict[str, int]
 
-    def left(self, running: Iterable[ET.Element], ours: Collection[str]) -> Booking:
+    def left(
+        self, running: Iterable[ET.Element], ours: Collection[str], used: Mapping[str, int]
+    ) -> Booking:
         """Return it with what it has of our queues and no job uses. No listing tells which jobs are
-        in it: an agent's by its name, else those of its owner that began there since its start."""
+        in it: an agent's by its name, else those of its owner that began there since its start.
+        That listing is a little older than what is `used` of each queue at a host."""
         name = self.booking.name
         granted = sum(n for place, n in self.slots.items() if place.partition("@")[0] in ours)
         inside = sum(
@@ -65,6 +68,7 @@ class Reservation:
             and (not name.startswith(f"{PREFIX}-") or row.findtext("JB_name") == name)
             and (row.findtext("JAT_start_time") or "") >= self.start
         )
+        inside = min(inside, sum(used.get(place, inside) for place in self.slots))
         return replace(self.booking, processors=max(0, granted - inside))
 
 

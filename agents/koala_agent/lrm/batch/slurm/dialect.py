@@ -297,12 +297,15 @@ class Slurm(Dialect):
             if job.state != WAITING:
                 inside[job.reservation] = inside.get(job.reservation, 0) + int(job.processors)
         waiting = waiting_for(rows, rivals, frozenset(ours), gated=GATED)
-        works = {n: row.idle for n, row in ours.items() if row.lack in ("", KEPT)}
-        open_ = {n: row.idle for n, row in ours.items() if not row.lack}
+        working = [row for row in ours.values() if row.lack in ("", KEPT)]
+        works = {row.name: (row.idle, row.allocated) for row in working}
+        open_ = {row.name: works[row.name] for row in working if not row.lack}
         idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
         asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
         unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)
         hides_jobs = re.search(r"^PrivateData\s*=.*\bjobs\b", config.out, re.MULTILINE)
+        hidden = re.search(r"^PrivateData\s*=.*\breservations\b", config.out, re.MULTILINE)
+        is_known = not reservations.status and (bool(self.user) or hidden is None)
         return Figures(
             processors=sum(row.processors(rules[row.partition]) for row in ours.values()),
             idle=sum(idle_at.values()),
@@ -324,7 +327,7 @@ class Slurm(Dialect):
             shut=sum(row.idle for row in ours.values() if row.is_there and row.lack),
             closed=closed_words(ours.values(), rules),
             booked=bookings_of(reserved, open_, inside, is_for_others=True),
-            reservations=None if reservations.status else bookings_of(reserved, works, inside),
+            reservations=bookings_of(reserved, works, inside) if is_known else None,
             is_settling=any(row.is_ending for row in ours.values()),
         )
 

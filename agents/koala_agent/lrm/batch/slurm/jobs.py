@@ -55,12 +55,13 @@ def job_of(row: Row) -> BatchJob:
         text = " ".join(row)[:200]
         raise LocalManagerError(f"squeue: {text!r} is not a row of a listing", transient=True)
     if row.state in ENDS:
-        reason = row.limit if row.state == "TIMEOUT" else row.reason
+        reservation = f", or the end of reservation {row.reservation}" if _is_reserved(row) else ""
+        reason = f"{row.limit}{reservation}" if row.state == "TIMEOUT" else row.reason
         ended = end_of(plain[1], row.name, row.state, wait_status, reason)
         ended = replace(ended, owner=row.owner)
         words = f"{ended.reason} on {row.nodes}"
         if _is_reserved(row) and row.reason == "JobLaunchFailure":  # of jobs that run then, too
-            words = f"{ended.reason}, perhaps by the end of its reservation {row.reservation}"
+            words = f"{ended.reason}{reservation}"
         elif row.state != "CANCELLED" or not row.nodes:
             return ended
         return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)

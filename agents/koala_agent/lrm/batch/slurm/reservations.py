@@ -90,19 +90,25 @@ def open_reserved_nodes(lines: Iterable[str], reservations: str) -> Iterator[str
 
 
 def bookings_of(
-    text: str, idle_at: Mapping[str, int], used: Mapping[str, int], *, is_for_others: bool = False
+    text: str,
+    nodes: Mapping[str, tuple[int, int]],
+    used: Mapping[str, int],
+    *,
+    is_for_others: bool = False,
 ) -> tuple[Booking, ...]:
-    """Parse `scontrol show reservation`: what is reserved of these nodes, and `used` by no job in
-    it. One for maintenance keeps nothing `is_for_others`, as its nodes say so themselves."""
+    """Parse `scontrol show reservation`: what is reserved of these nodes, which have so many idle
+    processors and others in use, and not `used` by jobs in it, whose listing is a little older. One
+    for maintenance keeps nothing `is_for_others`, as its nodes say so themselves."""
     found = []
-    rest = dict(idle_at)  # of nodes, for others: reservations may overlap
+    rest = {name: idle for name, (idle, _) in nodes.items()}  # reservations may overlap
     for words in _read(text):
         names = _nodes(words)
-        here = [name for name in names if name in idle_at]
+        here = [name for name in names if name in nodes]
         if is_for_others and (not here or "MAINT" in _flags(words)):
             continue
         size = _size(words) * len(here) // max(1, len(names))
-        left = max(0, size - used.get(words["ReservationName"], 0))
+        in_use = min(used.get(words["ReservationName"], 0), sum(nodes[name][1] for name in here))
+        left = max(0, size - in_use)
         if words.get("State") == "ACTIVE":
             left = min(left, sum(rest[name] for name in here))
             more = left if is_for_others else 0
