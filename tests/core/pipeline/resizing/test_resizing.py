@@ -279,7 +279,7 @@ def test_another_total_makes_components_leave_and_come(grown: Script) -> None:
 
 
 def test_users_are_told_who_comes_and_goes(grown: Script) -> None:
-    assert grown.picture("m")["size"]["words"] == ["has 12 processors of 16, and keeps 4"]
+    assert grown.picture("m")["size"]["words"] == ["has 12 of 16 processors, and keeps at least 4"]
     grown.tell(resized("m", 8)).drop()
     size = grown.picture("m")["size"]
     assert (size["processors"], size["leaving"]) == (12, ["2"])
