@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from koala.core.model.job_spec import ComponentSpec, JobSpec, JobType, Split, StartType
+from koala.core.model.job_spec import ComponentSpec, InputMode, JobSpec, JobType, Split, StartType
 from koala.job_descriptions import fields
 from koala.job_descriptions.attributes import PROCESSORS_MAX
 from koala.job_descriptions.fields import AttributeText
@@ -85,12 +85,8 @@ def flexible(spec: JobSpec, spelt: Mapping[str, str]) -> JobSpec:
             "subjobstarttype",
             f"{total} needs all its components at the start (expected strict-barrier)",
         )
-    if split.is_malleable and component.job_type is JobType.MPI:
-        raise SplitError(
-            "malleable",
-            "malleable: an MPI_COMM_WORLD neither grows nor shrinks (expected jobType single or"
-            " multiple)",
-        )
+    if split.is_malleable:
+        _check_malleable(spec)
     if spec.quorum is not None:
         raise SplitError(
             "quorum",
@@ -108,6 +104,24 @@ def flexible(spec: JobSpec, spelt: Mapping[str, str]) -> JobSpec:
     return replace(spec, split=completed).shaped(completed.nominal)
 
 
+def _check_malleable(spec: JobSpec) -> None:
+    """Refuse what cannot be of components that join later."""
+    if spec.components[0].job_type is JobType.MPI:
+        raise SplitError(
+            "malleable",
+            "malleable: an MPI_COMM_WORLD neither grows nor shrinks (expected jobType single or"
+            " multiple)",
+        )
+    for name, is_given, words in (
+        ("ports", spec.components[0].ports, "ports are told at the start"),
+        ("inputmode", spec.input_mode is InputMode.CHUNK, "a file is divided at the start"),
+        ("progress", spec.is_controlled, "progress is compared from the start on"),
+    ):
+        if is_given:
+            message = f"{words}, and components of a malleable job join later"
+            raise SplitError(name, f"{message} (expected malleable=no)")
+
+
 def _completed(split: Split, component: ComponentSpec, spelt: Mapping[str, str]) -> Split:
     """Fill in the bounds that were not given, and check that they leave a way."""
     step = component.cpus_per_task or 1
@@ -122,12 +136,6 @@ def _completed(split: Split, component: ComponentSpec, spelt: Mapping[str, str])
         limit = spelt["totalcount" if part_max == split.total else "maxcount"]
         message = f"{spelt['mincount']} is {part_min} (expected at most {limit}, {part_max})"
         raise SplitError("mincount", message)
-    if component.ports and split.is_malleable:
-        raise SplitError(
-            "ports",
-            "ports are told at the start, and components of a malleable job join later (expected"
-            " malleable=no)",
-        )
     if split.least and not split.is_malleable:
         message = f"{spelt['mintotalcount']} is of a job that may start with less (expected"
         raise SplitError("mintotalcount", f"{message} malleable=yes beside it)")

@@ -93,6 +93,8 @@ def test_the_same_in_yaml_and_in_python() -> None:
         ("(totalCount=9)(malleable=yes)(minTotalCount=10)", "expected at most totalCount, 9"),
         ("(totalCount=9)(malleable=yes)(minCount=3)(minTotalCount=2)", "at least minCount, 3"),
         ("(totalCount=9)(malleable=yes)(jobType=mpi)", "expected jobType single or multiple"),
+        ("(totalCount=9)(malleable=yes)(inputMode=chunk)(inputFile=(a 9))", "a file is divided"),
+        ("(totalCount=9)(malleable=yes)(progress=sq)", "progress is compared from the start on"),
         ("(count=9)(resizeSignal=HUP)", "found 'HUP', expected usr1 or usr2"),
         ("(totalCount=9)(quorum=1)", "expected malleable and minTotalCount"),
         ("(totalCount=9)(subjobStartType=no-barrier)", "expected strict-barrier"),
