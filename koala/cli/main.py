@@ -236,10 +236,6 @@ def _invoke(words: list[str], noted: dict[str, str]) -> None:
             application.invoke(context)
     except UnicodeEncodeError as error:  # invalid bytes of the command line arrive as surrogates
         raise SpecError(f"{error.object!r} is not valid UTF-8") from error
-    except ValueError as error:  # of protobuf, for a number that its message cannot hold
-        if not str(error).startswith("Value out of range"):
-            raise
-        raise SpecError(f"{error} (expected a smaller number)") from error
     except BrokenPipeError:  # the reader has closed the pipe
         raise click.exceptions.Exit(FAILED) from None
     except KoalaError:  # a TimeLimitError is an OSError, too
