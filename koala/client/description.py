@@ -34,7 +34,7 @@ class Component:
     arguments: Sequence[str | float] = ()
     site: str | None = None  # None: any site
     label: str | None = None
-    processors: int = 1
+    processors: int | None = None  # one, where no total is given
     hosts: int | None = None
     job_type: str | None = None
     directory: str | None = None
@@ -114,11 +114,7 @@ class Job:
         from koala.job_descriptions.document import VERSION, dump_document  # noqa: PLC0415 - late, for clients to start fast
 
         job = _attributes(self)
-        job["components"] = components = [_attributes(component) for component in self.components]
-        if self.total_processors is not None:
-            for component in components:
-                if component["processors"] == 1:  # not given
-                    del component["processors"]
+        job["components"] = [_attributes(component) for component in self.components]
         return dump_document({"version": int(VERSION), **job})
 
     def check(self) -> tuple[str, ...]:

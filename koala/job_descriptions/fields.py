@@ -286,12 +286,13 @@ def ports(attribute: AttributeText) -> tuple[tuple[str, int], ...]:
     expected = "NAME:NUMBER, a name of capital letters, digits and _, and a port from 1 to 65535"
     for value in attribute.relation.values:
         match value:
-            case Sequence(values=(Literal() as literal, Literal(text=number))):
-                name = literal.text
+            case Sequence(values=(Literal(text=name, offset=at), Literal(text=number))):
+                literal = Literal(text=f"{name}:{number}", offset=at)
             case Literal() as literal:
-                name, _colon, number = literal.text.partition(":")
+                pass
             case _:
                 raise attribute.error(f"found another form, expected {expected}", value)
+        name, _colon, number = literal.text.partition(":")
         is_port = re.fullmatch(r"[1-9][0-9]{0,4}", number) and int(number) <= PORT_MAX
         if not _PORT_NAME.fullmatch(name) or not is_port:
             raise attribute.wrong(literal, expected)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from koala.core.model.job_spec import ComponentSpec, JobSpec, JobType, Split, StartType
+from koala.core.model.job_spec import ComponentSpec, InputMode, JobSpec, JobType, Split, StartType
 from koala.job_descriptions import fields
 from koala.job_descriptions.attributes import PROCESSORS_MAX
 from koala.job_descriptions.fields import AttributeText
@@ -23,8 +23,9 @@ def _bound(name: str, high: int, spec: JobSpec, attribute: AttributeText) -> Job
 
 
 def _malleable(spec: JobSpec, attribute: AttributeText) -> JobSpec:
-    is_malleable = fields.is_yes(attribute)
-    return replace(spec, split=replace(spec.split or _UNSAID, is_malleable=is_malleable))
+    if not fields.is_yes(attribute):  # as without it, also where nothing is split
+        return spec
+    return replace(spec, split=replace(spec.split or _UNSAID, is_malleable=True))
 
 
 SPLIT_READERS: dict[str, Callable[[JobSpec, AttributeText], JobSpec]] = {
@@ -32,18 +33,18 @@ SPLIT_READERS: dict[str, Callable[[JobSpec, AttributeText], JobSpec]] = {
     "mincount": partial(_bound, "part_min", PROCESSORS_MAX),
     "maxcount": partial(_bound, "part_max", PROCESSORS_MAX),
     "maxcomponents": partial(_bound, "parts_max", COMPONENTS_MAX),
-    "malleable": _malleable,
     "mintotalcount": partial(_bound, "least", PROCESSORS_MAX),
+    "malleable": _malleable,
 }
 """Readers of the attributes by canonical name."""
 
 _OF_ONE = {
-    "count": "give the processors of one of them",
-    "hostcount": "spread one of them",
-    "resourcemanagercontact": "fix its site (expected none: `sites` limits where they may run)",
-    "label": "name one of them (expected none: they are numbered)",
+    "count": "only bounds, such as minCount",
+    "hostcount": "none: it would spread one of them",
+    "resourcemanagercontact": "none: `sites` limits where they may run",
+    "label": "none: they are numbered",
 }
-"""Attributes that cannot be of all components of a flexible job, and what they would do."""
+"""Attributes that cannot be of all components of a flexible job, and what is expected instead."""
 
 
 class SplitError(Exception):
@@ -55,86 +56,95 @@ class SplitError(Exception):
         self.message = message
 
 
-def flexible(spec: JobSpec, given: Mapping[str, object]) -> JobSpec:
-    """Complete the bounds of a flexible job and give it its nominal components; `given` are the
-    attributes of its description by canonical name. Raises SplitError."""
+def flexible(spec: JobSpec, spelt: Mapping[str, str]) -> JobSpec:
+    """Complete the bounds of a flexible job and give it its nominal components; `spelt` are the
+    attributes of its description by canonical name, as they are written there. Raises
+    SplitError."""
     split = spec.split
     assert split is not None
     if not split.total:
-        at = next(name for name in SPLIT_READERS if name in given)
-        raise SplitError(at, f"{_SPELT[at]} needs totalCount, the processors of all components")
+        at = next(name for name in SPLIT_READERS if name in spelt)
+        raise SplitError(at, f"{spelt[at]} needs totalCount, the processors of all components")
+    total = spelt["totalcount"]
     if len(spec.components) > 1:
         raise SplitError(
             "totalcount",
-            f"totalCount splits a job of one component, found {len(spec.components)} (expected one"
-            " & for all)",
+            f"{total} splits a job of one component, found {len(spec.components)} (expected one"
+            " for all)",
         )
-    for name, does in _OF_ONE.items():
-        if name in given:
+    for name, expected in _OF_ONE.items():
+        if name in spelt:
             raise SplitError(
                 name,
-                f"{_SPELT[name]} and totalCount contradict: the scheduler chooses the"
-                f" components, and this would {does}",
+                f"{spelt[name]} and {total} contradict: the scheduler chooses the components"
+                f" (expected {expected})",
             )
     component = spec.components[0]
     if component.start_type is not StartType.STRICT:
         raise SplitError(
             "subjobstarttype",
-            "totalCount needs all its components at the start (expected strict-barrier)",
+            f"{total} needs all its components at the start (expected strict-barrier)",
         )
-    if split.is_malleable and component.job_type is JobType.MPI:
+    if split.is_malleable:
+        _check_malleable(spec)
+    if spec.quorum is not None:
+        raise SplitError(
+            "quorum",
+            f"quorum counts components, and {total} leaves their number open (expected malleable"
+            " and minTotalCount)",
+        )
+    completed = _completed(split, component, spelt)
+    for path in spec.connect:
+        if not {path.source, path.target} <= {"all", "0"}:
+            raise SplitError(
+                "connect",
+                f"connect: the components of {total} are numbered when it is placed (expected all,"
+                " or 0, the first)",
+            )
+    return replace(spec, split=completed).shaped(completed.nominal)
+
+
+def _check_malleable(spec: JobSpec) -> None:
+    """Refuse what cannot be of components that join later."""
+    if spec.components[0].job_type is JobType.MPI:
         raise SplitError(
             "malleable",
             "malleable: an MPI_COMM_WORLD neither grows nor shrinks (expected jobType single or"
             " multiple)",
         )
-    if spec.quorum is not None:
-        raise SplitError(
-            "quorum",
-            "quorum counts components, and totalCount leaves their number open (expected"
-            " malleable and minTotalCount)",
-        )
-    completed = _completed(split, component)
-    for path in spec.connect:
-        if not {path.source, path.target} <= {"all", "0"}:
-            raise SplitError(
-                "connect",
-                "connect: the components of totalCount are numbered when it is placed"
-                " (expected all, or 0, the first)",
-            )
-    return replace(spec, split=completed).shaped(completed.nominal)
+    for name, is_given, words in (
+        ("ports", spec.components[0].ports, "ports are told at the start"),
+        ("inputmode", spec.input_mode is InputMode.CHUNK, "a file is divided at the start"),
+        ("progress", spec.is_controlled, "progress is compared from the start on"),
+    ):
+        if is_given:
+            message = f"{words}, and components of a malleable job join later"
+            raise SplitError(name, f"{message} (expected malleable=no)")
 
 
-def _completed(split: Split, component: ComponentSpec) -> Split:
+def _completed(split: Split, component: ComponentSpec, spelt: Mapping[str, str]) -> Split:
     """Fill in the bounds that were not given, and check that they leave a way."""
     step = component.cpus_per_task or 1
     for name, bound in (("totalcount", split.total), ("mincount", split.part_min),
                         ("maxcount", split.part_max), ("mintotalcount", split.least)):  # fmt: skip
         if bound % step:
-            message = f"{_SPELT[name]} is {bound} (expected a multiple of cpusPerTask, {step})"
-            raise SplitError(name, message)
+            message = f"{spelt[name]} is {bound} (expected a multiple of"
+            raise SplitError(name, f"{message} {spelt['cpuspertask']}, {step})")
     part_min = split.part_min or step
     part_max = min(split.part_max or split.total, split.total)
     if part_min > part_max:
-        limit = "totalCount" if part_max == split.total else "maxCount"
-        at = "mincount" if split.part_min else limit.lower()
-        raise SplitError(at, f"minCount is {part_min} (expected at most {limit}, {part_max})")
-    if component.ports and split.is_malleable:
-        raise SplitError(
-            "ports",
-            "ports are told at the start, and components of a malleable job join later (expected"
-            " malleable=no)",
-        )
+        limit = spelt["totalcount" if part_max == split.total else "maxcount"]
+        message = f"{spelt['mincount']} is {part_min} (expected at most {limit}, {part_max})"
+        raise SplitError("mincount", message)
     if split.least and not split.is_malleable:
-        raise SplitError(
-            "mintotalcount",
-            "minTotalCount is of a job that may start with less (expected malleable=yes beside it)",
-        )
+        message = f"{spelt['mintotalcount']} is of a job that may start with less (expected"
+        raise SplitError("mintotalcount", f"{message} malleable=yes beside it)")
+    if 0 < split.least < part_min:
+        message = f"{spelt['mintotalcount']} is {split.least} (expected at least"
+        raise SplitError("mintotalcount", f"{message} {spelt['mincount']}, {part_min})")
     if split.least > split.total:
-        raise SplitError(
-            "mintotalcount",
-            f"minTotalCount is {split.least} (expected at most totalCount, {split.total})",
-        )
+        message = f"{spelt['mintotalcount']} is {split.least} (expected at most"
+        raise SplitError("mintotalcount", f"{message} {spelt['totalcount']}, {split.total})")
     parts_max = min(split.parts_max or COMPONENTS_MAX, split.total // part_min)
     least = (split.least or part_min) if split.is_malleable else split.total
     completed = Split(
@@ -149,8 +159,8 @@ def _completed(split: Split, component: ComponentSpec) -> Split:
     if not completed.nominal:
         raise SplitError(
             "totalcount",
-            f"totalCount is {split.total} (expected a sum of at most {parts_max} components of"
-            f" {part_min} to {part_max})",
+            f"{spelt['totalcount']} is {split.total} (expected a sum of at most {parts_max}"
+            f" components of {part_min} to {part_max})",
         )
     return completed
 
@@ -169,12 +179,3 @@ def bounds_of(split: Split) -> list[tuple[str, str]]:
         if split.least != split.part_min:
             written.append(("minTotalCount", str(split.least)))
     return written
-
-
-_SPELT = {
-    name.lower(): name
-    for name in (
-        "totalCount", "minCount", "maxCount", "maxComponents", "malleable", "minTotalCount",
-        "count", "hostCount", "resourceManagerContact", "label",
-    )
-}  # fmt: skip

@@ -174,7 +174,7 @@ class _JobReader:
     def _flexible(self, spec: JobSpec) -> JobSpec:
         relations = {**self._relations, **self._job_relations}
         try:
-            return flexible(spec, relations)
+            return flexible(spec, {name: at.attribute for name, at in relations.items()})
         except SplitError as error:
             raise self._error(error.message, relations[error.at]) from error
 

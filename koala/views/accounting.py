@@ -229,9 +229,9 @@ class _Table:
 
     def _add_start(self, job: Job) -> None:
         """Add the start skew of the last attempt of a job with several components."""
-        members = [] if job.attempt is None else job.attempt.present
-        passes = [m.passed_at for m in members if m.passed_at is not None]
-        if len(passes) > 1:
+        passes = [] if job.attempt is None else job.attempt.passes
+        if job.attempt is not None and len(passes) > 1:
+            members = job.attempt.present
             sites = tuple(dict.fromkeys(m.site for m in members if m.site is not None))
             for row in self._rows(job, max(passes), sites):
                 row.skews.append(max(passes) - min(passes))

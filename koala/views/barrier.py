@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from koala.views.cells import milliseconds
@@ -38,7 +39,13 @@ class Barrier:
 
 def barrier(job: JobDetails, now_at: float) -> Barrier:
     """Lay out the barrier of a job."""
-    parts = [part for part in job.parts if not part.is_dropped]
+    started_at = seconds_of(job.timeline.started_at) or math.inf
+    parts = [
+        part
+        for part in job.parts
+        if not part.is_dropped
+        and (job.size is None or (seconds_of(part.claimed_at) or math.inf) <= started_at)
+    ]  # what joined later met at a barrier of its own
     came = [float(part.claimed_at) for part in parts if part.claimed_at is not None]
     passed = [float(part.passed_at) for part in parts if part.passed_at is not None]
     first_at = min(came, default=None)

@@ -313,7 +313,7 @@ def _deadline(state: State, job: Job) -> jobs.Deadline | None:
 def timeline(job: Job) -> jobs.Timeline:
     """Compute the points A to E of the paper's figure 1, and the times between (KOALA 8, 9)."""
     attempt = job.attempt
-    passed = _passes(attempt)
+    passed = [] if attempt is None else attempt.passes
     started_at, ended_at = _run_time(job)
     start_at = None if attempt is None else attempt.start_at
     return jobs.Timeline(
@@ -345,19 +345,9 @@ def _less(later: Instant | None, earlier: Instant | None) -> Seconds | None:
 
 def _run_time(job: Job) -> tuple[Instant | None, Instant | None]:
     """Instants of the job's start and end, None if not yet."""
-    passed = _passes(job.attempt)
+    passed = [] if job.attempt is None else job.attempt.passes
     ended_at = job.phase.at if isinstance(job.phase, Finished | Failed | Cancelled) else None
     return max(passed) if passed else None, ended_at
-
-
-def _passes(attempt: Attempt | None) -> list[Instant]:
-    """Instants at which the components passed the barrier of the job's start. A malleable job keeps
-    its start when none of those that began are left."""
-    if attempt is None:
-        return []
-    begun = [m for m in attempt.members if m.passed_at is not None and m.joined is None]
-    left = [m for m in begun if not m.is_dropped]
-    return [m.passed_at for m in left or begun if m.passed_at is not None]
 
 
 def _part(state: State, job: Job, index: int) -> jobs.Part:

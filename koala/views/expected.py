@@ -7,8 +7,9 @@ outlook for further ones. What they do not tell stays unknown.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from koala.core.allowances import hold_left_of
 from koala.core.model.claim import Claim
@@ -17,6 +18,7 @@ from koala.core.model.job import Attempt, Claiming, Job, Queued
 from koala.core.model.job_spec import ComponentSpec, JobSpec
 from koala.core.model.values import FOREVER, Instant, Seconds
 from koala.core.sites import is_usable
+from koala.core.splitting import emptiest_first, empty_rooms, room_at, shares_of
 from koala.core.state import State
 from koala.views.records import jobs
 from koala.views.units import counted
@@ -79,7 +81,7 @@ def expected_start(
         budget_left_s=None if left_s == FOREVER else left_s,
         sooner=tuple(_sooner(state, attempt, slow, last, queues, now))[:SOONER_MAX],
     )
-    return replace(expected, words=tuple(_words(expected, now)))
+    return structs.replace(expected, words=tuple(_words(expected, now)))
 
 
 def _words(expected: jobs.ExpectedStart, now: Instant) -> Iterator[str]:
@@ -136,7 +138,7 @@ def _earliest(state: State, spec: JobSpec, queues: SiteQueues) -> tuple[Seconds 
     """Return the time until the last component could start, each at the site where it would start
     first; None and the component for which no site tells it."""
     last_s, words = 0.0, ""
-    for index, component in enumerate(spec.components):
+    for index, component in enumerate(_split_now(state, spec)):
         label = spec.label(index)
         starts = [
             (start_s, site.name)
@@ -150,6 +152,24 @@ def _earliest(state: State, spec: JobSpec, queues: SiteQueues) -> tuple[Seconds 
         if start_s >= last_s:
             last_s, words = start_s, f"{component_at(label, name)} is last"
     return last_s, words
+
+
+def _split_now(state: State, spec: JobSpec) -> tuple[ComponentSpec, ...]:
+    """Return the components of a job; a flexible one is split over what is idle, else as if all
+    were idle."""
+    if spec.split is None:
+        return spec.components
+    sites = [s for s in state.sites.values() if is_usable(s) and s.facts.admits(spec.owner)]
+    idle = [room_at(spec, s, processors=s.idle(), gpus=s.idle_gpus()) for s in sites]
+    for rooms in (idle, empty_rooms(spec, sites)):
+        ordered = emptiest_first(spec.split, rooms)
+        if shares := shares_of(spec.split, ordered):
+            part = spec.components[0]
+            return tuple(
+                replace(part, processors=share.processors, site=ordered[share.room].site)
+                for share in shares
+            )
+    return spec.components
 
 
 def _open_sites(state: State, spec: JobSpec, component: ComponentSpec) -> list[Site]:

@@ -441,7 +441,7 @@ def _running(job: Job, attempt: Attempt) -> str:
         component_at(job.spec.label(m.component), m.site or "").removeprefix("component ")
         for m in open_
     )
-    return f"{len(open_)} components have not ended: {names}"
+    return f"{counted(len(open_), 'component has', 'components have')} not ended: {names}"
 
 
 def _placed(state: State, job: Job, attempt: Attempt) -> list[str]:

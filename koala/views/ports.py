@@ -9,7 +9,7 @@ from itertools import combinations
 from msgspec.structs import replace
 
 from koala.core.model.job import Attempt, Job, Member
-from koala.core.model.job_spec import JobSpec
+from koala.core.model.job_spec import JobSpec, JobType
 from koala.core.model.tcp_paths import is_one_world
 from koala.core.model.values import SiteName, claim_numbers
 from koala.core.state import State
@@ -23,9 +23,13 @@ ROUTES_SHOWN, SITES_MAX = 3, 50
 def describe_routes(spec: JobSpec, state: State, placed: Sequence[SiteName] = ()) -> str:
     """Say what is known of the routes between the sites of a job that needs them, where it was
     placed or may be; empty if all are open."""
-    if not (spec.connect or is_one_world(spec)):
+    may_be_split = spec.split is not None and spec.split.parts_max > 1
+    is_split_mpi = may_be_split and spec.components[0].job_type is JobType.MPI
+    if not (spec.connect or is_split_mpi or is_one_world(spec)):
         return ""
-    named: Collection[SiteName | None] = placed or [part.site for part in spec.components]
+    named: Collection[SiteName | None] = placed or [
+        name for part in spec.components for name in part.sites or (part.site,)
+    ]
     anywhere = [name for name, site in state.sites.items() if site.facts.admits(spec.owner)]
     sites = [name for name in sorted(anywhere) if None in named or name in named]
     routes: dict[str, list[str]] = {"closed": [], "never tried": [], "open": []}

@@ -8,7 +8,6 @@ from koala.core.model.job import Arming, Attempt, Growth, Job, Member
 from koala.core.pipeline.resizing.leaving import leaving_members, processors_of
 from koala.views.records import jobs
 from koala.views.records.base import Moment
-from koala.views.units import counted
 
 
 def job_size(job: Job) -> jobs.JobSize | None:
@@ -40,7 +39,7 @@ def _words(
 ) -> list[str]:
     split = job.spec.split
     assert split is not None
-    lines = [f"has {counted(processors, 'processor')} of {split.total}, and keeps {split.least}"]
+    lines = [f"has {processors} of {split.total} processors, and keeps at least {split.least}"]
     lines += [f"{_named(job, member)} joins: {_step(attempt.growth, member)}" for member in joining]
     lines += [f"{_named(job, member)} is asked to give way" for member in leaving]
     return lines

@@ -94,6 +94,7 @@ def test_an_unreachable_daemon_exits_with_3_and_names_its_address() -> None:
         (("site", "add", "delft", "--ttl", "0"), "--ttl '0' (expected a time that is not 0"),
         (("list", "--phase", "Sleeping"), "Placing"),
         (("list", "--address", "127.0.0.1:99999"), "with a port of 1 to 65535"),
+        (("resize", "j1", "2.5"), "PROCESSORS '2.5' (expected a whole number)"),
         (("logs", "j1", "-c", ""), "--component '' (expected an index or a label"),
         (("logs", "j1", "--stream", "x"), "stdout, stderr, both"),
         (("files", "remove"), "Missing argument"),

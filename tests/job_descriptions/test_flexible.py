@@ -66,6 +66,10 @@ def test_the_same_in_yaml_and_in_python() -> None:
     )
     assert read_job(job.text).spec == read_job(f"&(executable=a){BOUNDS}").spec
     assert "total_processors: 24" in job.text
+    plain = Job(components=[Component(executable="a")], malleable=False)
+    assert read_job(plain.text).spec == read_job("&(executable=a)").spec
+    with pytest.raises(SpecError, match="processors and total_processors contradict"):
+        Job(components=[Component(executable="a", processors=1)], total_processors=2).check()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,7 @@ def test_the_same_in_yaml_and_in_python() -> None:
         ("(minCount=4)", "minCount needs totalCount, the processors of all components"),
         ("(malleable=yes)", "malleable needs totalCount"),
         ("(totalCount=24)(count=2)", "count and totalCount contradict"),
-        ("(totalCount=24)(site=x)", "resourceManagerContact and totalCount contradict"),
+        ("(total_processors=24)(site=x)", "site and total_processors contradict"),
         ("(totalCount=24)(label=x)", "they are numbered"),
         ("(totalCount=24)(hostCount=2)", "hostCount and totalCount contradict"),
         ("(totalCount=24)(minCount=30)", "minCount is 30 (expected at most totalCount, 24)"),
@@ -87,7 +91,10 @@ def test_the_same_in_yaml_and_in_python() -> None:
         ("(totalCount=23)(cpusPerTask=4)", "expected a multiple of cpusPerTask, 4"),
         ("(totalCount=9)(minTotalCount=4)", "expected malleable=yes beside it"),
         ("(totalCount=9)(malleable=yes)(minTotalCount=10)", "expected at most totalCount, 9"),
+        ("(totalCount=9)(malleable=yes)(minCount=3)(minTotalCount=2)", "at least minCount, 3"),
         ("(totalCount=9)(malleable=yes)(jobType=mpi)", "expected jobType single or multiple"),
+        ("(totalCount=9)(malleable=yes)(inputMode=chunk)(inputFile=(a 9))", "a file is divided"),
+        ("(totalCount=9)(malleable=yes)(progress=sq)", "progress is compared from the start on"),
         ("(count=9)(resizeSignal=HUP)", "found 'HUP', expected usr1 or usr2"),
         ("(totalCount=9)(quorum=1)", "expected malleable and minTotalCount"),
         ("(totalCount=9)(subjobStartType=no-barrier)", "expected strict-barrier"),
@@ -103,5 +110,5 @@ def test_bounds_that_contradict_are_refused_in_one_sentence(relations: str, word
 
 
 def test_a_total_is_of_a_job_of_one_component() -> None:
-    with pytest.raises(SpecError, match="expected one & for all"):
+    with pytest.raises(SpecError, match="expected one for all"):
         read_job("+(totalCount=8)(&(executable=a))(&(executable=b))")

@@ -439,7 +439,7 @@ def test_a_component_names_its_ports(text: str) -> None:
         ("(ports=DB)", "expected NAME:NUMBER"),
         ("(ports=db:80)", "a name of capital letters"),
         ("(ports=DB:65536)", "a port from 1 to 65535"),
-        ("(ports=DB:0)", "a port from 1 to 65535"),
+        ("(ports=(DB 0))", "found 'DB:0', .* a port from 1 to 65535"),
         ("(ports=DB:80 DB:81)", "each name and each port once"),
         ("(ports=DB:80 WEB:80)", "each name and each port once"),
         ("(ports=(A B C))", "found another form"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from koala.cli.render.documents import report_text
 from koala.common.protocol.messages import Outlook, SiteFigures, Wait
 from koala.core.model.actions import ClaimProcessors, StopClaim
 from koala.core.model.events import ClaimGranted, SiteReported
-from koala.core.model.job_spec import Deadline
+from koala.core.model.job_spec import Deadline, Split
 from koala.core.model.values import ClaimId, JobId, SiteName
 from koala.policies import chosen
 from koala.views.accounting import By, Period, ReportBuilder
@@ -170,6 +171,12 @@ def test_a_description_has_an_expected_start_and_a_deadline_that_is_too_early(
     assert not missed_deadline(state, spec, 4 * HOUR, endless, 0.0)
     report(grid, "b", idle=8)
     assert expected_of_spec(state, spec, endless, 0.0) == "it could start now"
+    split = Split(total=12, least=12, part_max=12, parts_max=12)
+    total = dataclasses.replace(spec, split=split)
+    told = expected_of_spec(state, total, endless, 0.0)  # larger than each site
+    assert told.endswith(": component 0 at a is last")
+    report(grid, "a", idle=4)
+    assert expected_of_spec(state, total, endless, 0.0) == "it could start now"
 
 
 def test_a_site_that_tells_no_start_is_judged_by_past_waits() -> None:

@@ -75,8 +75,8 @@ def report(
     """Report the cost of jobs.
 
     The columns are processor-seconds run, held at the barrier, and wasted by failed claims and
-    attempts; the start skew; claims that sites failed; and setbacks. `--by claim` adds the batch
-    systems' job ids.
+    attempts; the start skew; claims that sites failed; setbacks; and bytes to ports through the
+    grid. `--by claim` adds the batch systems' job ids.
     """
     if csv and is_json():
         raise SpecError("--csv and --json cannot be combined")

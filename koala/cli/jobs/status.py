@@ -28,6 +28,7 @@ from koala.common.runtime import clock
 from koala.common.runtime.option_values import did_you_mean
 from koala.errors import DeniedError, RejectedError, SpecError
 from koala.views.records.phases import PHASES
+from koala.views.units import counted
 
 if TYPE_CHECKING:
     from koala.client import AsyncClient
@@ -220,7 +221,12 @@ def _write_picture(text: str, path: Path) -> None:
 )
 @click.command
 @job_argument
-@click.argument("processors", metavar="PROCESSORS", type=WholeNumber(1))
+@click.argument(
+    "processors",
+    metavar="PROCESSORS",
+    type=WholeNumber(1),
+    help="Of all components together.",
+)
 @daemon_options
 def resize(*, job: str, processors: int) -> None:
     """Ask for another size of a malleable job.
@@ -228,7 +234,7 @@ def resize(*, job: str, processors: int) -> None:
     It grows up to so many PROCESSORS when they are idle. To shrink, its newest components are asked
     to give way."""
     shown = ask(lambda client: client.resize(job, processors))
-    print_answer(shown, lambda: f"{shown.job}  {processors} processors wanted")
+    print_answer(shown, lambda: f"{shown.job}  {counted(processors, 'processor')} wanted")
 
 
 @examples(

@@ -332,6 +332,14 @@ class Attempt:
         return [m for m in added if not m.is_dropped and m.passed_at is None]
 
     @property
+    def passes(self) -> list[Instant]:
+        """Instants at which the components passed the barrier of the start. A malleable job keeps
+        its start when none of those that began are left."""
+        begun = [m for m in self.members if m.passed_at is not None and m.joined is None]
+        left = [m for m in begun if not m.is_dropped]
+        return [m.passed_at for m in left or begun if m.passed_at is not None]
+
+    @property
     def world(self) -> list[Member]:
         """Members of a running job that neither ended nor are asked to give way, nor join yet."""
         joining = self.joining

@@ -16,7 +16,7 @@ from koala.common.protocol.messages import (
 )
 from koala.core.model.actions import ArmClaim, ClaimProcessors, StartTransfer, StopClaim, TryPaths
 from koala.core.model.events import ClaimGone, ClaimGranted, PathsTried, PortsUsed
-from koala.core.model.job_spec import JobSpec, JobType
+from koala.core.model.job_spec import JobSpec, JobType, Split
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
 from koala.daemon.clients.admission import warnings
 from koala.views.explain import why
@@ -302,6 +302,10 @@ def test_routes_that_were_missed_are_known_until_they_are_there(script: Script) 
     assert needed(script, None, None).endswith(
         "never tried between b and c; open between a and b, a and c"
     )
+    total = Split(total=8, least=8, part_max=8, parts_max=2)
+    part = replace(a_component(8), job_type=JobType.MPI, sites=(SiteName("b"), SiteName("c")))
+    (told,) = warnings(JobSpec(components=(part,), split=total), script.scheduler, {})
+    assert told.endswith("never tried between b and c")
 
 
 def needed(script: Script, *sites: str | None) -> str:

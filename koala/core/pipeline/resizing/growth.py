@@ -60,7 +60,8 @@ def grow(state: State, attempt: Attempt, added: Sequence[Assignment], now: Insta
         member = Member(component=component, site=None, start_type=start_type)
         attempt.members.append(member)
         assign_member(state, attempt, member, replace(assignment, component=component), now)
-        state.announce(job, f"grows by {describe(job, member)}: {assignment.processors}", now)
+        grown = f"component {describe(job, member)} ({assignment.processors})"
+        state.announce(job, f"grows by {grown}", now)
         make_claim(state, attempt, member, now)
         if member.claim is None:
             drop_member(state, attempt, member, member.refusal, now)

@@ -45,7 +45,8 @@ def ask_to_leave(
     for component in components:
         member = attempt.members[component]
         member.leave_s, member.leave_at = leave_s, now + leave_s
-        state.announce(job, f"{describe(job, member)} is asked to give way: {reason}", now)
+        named = f"component {describe(job, member)}"
+        state.announce(job, f"{named} is asked to give way: {reason}", now)
     note_resize(state, attempt, now)
     state.timers.set(now + leave_s, TimerKind.RESIZE, job.id)
     tell_world(state, attempt)

@@ -19,7 +19,9 @@ from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Split
 from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.policies import chosen
-from koala.views.documents import timeline
+from koala.views.accounting import By, Period, ReportBuilder
+from koala.views.barrier import barrier
+from koala.views.documents import job_document, timeline
 from koala.views.explain import why
 from tests.core.conftest import Begin
 from tests.harness.builders import a_component, a_job, a_site
@@ -52,7 +54,7 @@ def running_job(begin: Begin | type[Script]) -> Script:
 
 def grown_job(begin: Begin | type[Script]) -> Script:
     """The same job after a third component has joined at c."""
-    script = running_job(begin).tell(a_site("c", 4))
+    script = running_job(begin).after(5.0).tell(a_site("c", 4))
     assert script.claimed("m") == [ADDED]
     script.grant(ADDED).released("m")
     script.passed(ADDED).drop()
@@ -163,7 +165,10 @@ def test_a_job_whose_components_end_by_themselves_grows_no_more(small: Script) -
 
 def test_the_start_of_a_job_is_that_of_the_components_it_began_with(grown: Script) -> None:
     job = grown.scheduler.jobs[JobId("m")]
-    assert timeline(job).start_skew_s == 0
+    report = ReportBuilder(grown.scheduler, By.USER, Period(), grown.now).report()
+    shown = barrier(job_document(grown.scheduler, JobId("m")), grown.now)
+    assert [arrival.label for arrival in shown.arrivals] == ["0", "1"]
+    assert timeline(job).start_skew_s == report["total"]["skew_max_s"] == shown.skew_s == 0
     for claim in (FIRST, SECOND):
         grown.gone(claim, EndKind.VANISHED).drop()
         assert grown.phase("m") == "Running"
@@ -317,7 +322,7 @@ def test_another_total_makes_components_leave_and_come(grown: Script) -> None:
 
 
 def test_users_are_told_who_comes_and_goes(grown: Script) -> None:
-    assert grown.picture("m")["size"]["words"] == ["has 12 processors of 16, and keeps 4"]
+    assert grown.picture("m")["size"]["words"] == ["has 12 of 16 processors, and keeps at least 4"]
     grown.tell(resized("m", 8)).drop()
     size = grown.picture("m")["size"]
     assert (size["processors"], size["leaving"]) == (12, ["2"])
