@@ -15,7 +15,9 @@ class Allowances:
         self._within: set[Payer] = set()
 
     def require_kept(self, scheduler: Scheduler) -> None:
-        """Require that no placement exceeds a limit; what was placed before it was set may."""
+        """Require that no placement exceeds a limit; what was placed before it was set may. A
+        limit that is lost with a daemon is set again."""
+        self._within &= scheduler.allowances.keys()
         for payer, allowance in scheduler.allowances.items():
             used = Usage()
             for name, attempt in scheduler.placed.items():

@@ -62,6 +62,15 @@ def needs_all(spec: JobSpec) -> bool:
     return any((path.source, path.target) == (ALL, ALL) for path in spec.connect)
 
 
+def _joins(scheduler: Scheduler, claim: ClaimId) -> bool:
+    """Return True if a claim is of a growth, which has a barrier of its own, at any time."""
+    job, _attempt, component = parts(claim)
+    attempt = scheduler.jobs[job].attempt
+    return attempt is not None and (
+        attempt.growth is not None and component in attempt.growth.components
+    )
+
+
 def number_of(starter: Starter) -> ArmNumber:
     """Return the number of the Arm under which it has promised."""
     assert starter.armed is not None
@@ -449,7 +458,8 @@ class Oracle:
                     release_at = action.release_at - self.shift_s()
                     self.arms[(action.claim, action.number)] = (release_at, action.late_s, peers)
                     self._set_deadline(scheduler, action.claim)
-                    self._require_timed(action.claim, release_at)
+                    if not _joins(scheduler, action.claim):
+                        self._require_timed(action.claim, release_at)
                 case ResizeClaim(leave_s=float()):
                     self._require_least(action)
                 case ReleaseClaim():

@@ -14,9 +14,10 @@ from koala_agent.starter.batch_rules import expand_names
 from koala_agent.transport.interface import Answer, Command
 
 RESERVATIONS = Command(
-    argv=("/usr/bin/env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation")
+    argv=("/usr/bin/env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"),
+    keep_s=10.0,
 )
-"""With instants in seconds since the epoch."""
+"""With instants in seconds since the epoch. A figure and an outlook that are due together ask once."""
 LIST_BOOKINGS = """\
 all=$(SLURM_TIME_FORMAT=%s scontrol -o show reservation) || exit
 echo "$all"
