@@ -35,10 +35,11 @@ CARRIED = b'{"kind": "carried"}\n'
 """Tells a starter that the other end is there. What follows are the bytes."""
 
 BLOCK_BYTES = WINDOW_BYTES // 2
-"""Bytes of a starter that are kept before reading pauses: less than a message may have."""
+"""Most bytes of one read from a starter, and those kept before reading pauses. So twice as many make
+a message, which may have no more."""
 WAITING_MAX = 512
 """Connections of one claim that wait for their other ends; an honest one has four for each port."""
-_READ = memoryview(bytearray(CHUNK_BYTES))
+_READ = memoryview(bytearray(BLOCK_BYTES))
 LOST = (OSError, EOFError, asyncio.InvalidStateError)
 """Errors of an end that is gone; the last one is of a write to a call that has just ended."""
 ENDED_S = 30.0
@@ -49,7 +50,7 @@ log = get_logger()
 
 class Line(asyncio.BufferedProtocol):
     """Connection of a starter. What it sends goes on in blocks as large as they come, because each
-    costs as much as some 100 kB; streams would copy them twice."""
+    costs as much as some 300 kB; streams would copy them twice."""
 
     def __init__(
         self, transport: asyncio.Transport, encryption: Encryption | Clear, block_bytes: int
@@ -88,7 +89,7 @@ class Line(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the place for what comes: all lines share it."""
-        return _READ
+        return _READ[: self._block_bytes]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Stop to read while enough is kept."""
