@@ -11,7 +11,8 @@
   nothing, and measures the round trip.
 - A lost agent, relay or site resets the connections. New ones are tried for `DIAL_S`, also while
   the program does not listen yet.
-- When the starter shuts its socket, all processes are over: what they sent goes on for `DRAIN_S`.
+- When the starter shuts its socket, all processes are over: what they sent goes on until nothing of
+  it has moved for `DRAIN_S`.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ DIAL_S = 20.0
 """Time within which a new connection is tried again while the agent, the relay, or the program that
 is to listen is away."""
 DRAIN_S = 3.0
-"""Time in which what ended processes have sent may still go on."""
+"""Longest pause in what ended processes have sent."""
 AGAIN_S, AGAIN_MAX_S = 0.2, 5.0
+LOOK_MAX_S = 1.0
+"""Longest pause between two looks for the program's listener."""
 TELL_S, TELL_MAX_S = 1.0, 60.0
 """Pause between two counts, which doubles: they are for people, and the last ones for the bill."""
 KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -135,6 +138,11 @@ class PortTraffic:
         if self._until == math.inf:
             Offer(self, port, pause_s).dial()
 
+    def moved(self) -> None:
+        """Go on for a while after the end of all processes, as something moves."""
+        if self._until < math.inf:
+            self._until = boot_now() + DRAIN_S
+
     def _listen(self, use: Use, listener: socket.socket) -> None:
         self.watch.add(
             listener.fileno(), select.POLLIN, lambda _events: self._accept(use, listener)
@@ -158,7 +166,8 @@ class PortTraffic:
 
     def _finish(self, _events: int) -> None:
         """Take nothing new; what the processes have sent goes on for a while."""
-        self._until = boot_now() + DRAIN_S
+        self._until = 0.0
+        self.moved()
         self.watch.remove(self._starter.fileno())
         for _port, listener in self.carried.others:
             self.watch.remove(listener.fileno())
@@ -370,6 +379,7 @@ class CarriedConnection(ABC):
         something of the other is. Close in good order once both ends have said all."""
         assert self._program is not None
         assert self._agent is not None
+        self._traffic.moved()
         state = (self._is_sent, self._is_received, bool(self._to_agent), bool(self._to_program))
         if state == self._watched:
             return
@@ -566,7 +576,7 @@ class Offer(CarriedConnection):
         """Try again later: the program may be about to listen."""
         if boot_now() + self._pause_s < self._until:
             self._traffic.later(self._pause_s, self._reach)
-            self._pause_s *= 2
+            self._pause_s = min(LOOK_MAX_S, 2 * self._pause_s)
             return
         log(f"ports: {self.port.name}: no process of this claim listens at {self.port.port}")
         self.close()
