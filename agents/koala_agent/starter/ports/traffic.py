@@ -11,8 +11,8 @@
   nothing, and measures the round trip.
 - A lost agent, relay or site resets the connections. New ones are tried for `DIAL_S`, also while
   the program does not listen yet.
-- When the starter shuts its socket, all processes are over: what they sent goes on until nothing of
-  it has moved for `DRAIN_S`.
+- When the starter shuts its socket, all processes are over: what they sent goes on until the agent
+  has it, or nothing of it has moved for `DRAIN_S`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ LINE_MAX_BYTES = 4096
 DIAL_S = 20.0
 """Time within which a new connection is tried again while the agent, the relay, or the program that
 is to listen is away."""
-DRAIN_S = 3.0
-"""Longest pause in what ended processes have sent."""
+DRAIN_S = 10.0
+"""Longest pause in what ended processes have sent: a site may have a limit, or be slow."""
 AGAIN_S, AGAIN_MAX_S = 0.2, 5.0
 LOOK_MAX_S = 1.0
 """Longest pause between two looks for the program's listener."""
@@ -135,12 +135,17 @@ class PortTraffic:
 
     def offer(self, port: Port, pause_s: float = AGAIN_S) -> None:
         """Offer the own port for one connection."""
-        if self._until == math.inf:
+        if not self.is_finishing:
             Offer(self, port, pause_s).dial()
+
+    @property
+    def is_finishing(self) -> bool:
+        """True after the end of all processes."""
+        return self._until < math.inf
 
     def moved(self) -> None:
         """Go on for a while after the end of all processes, as something moves."""
-        if self._until < math.inf:
+        if self.is_finishing:
             self._until = boot_now() + DRAIN_S
 
     def _listen(self, use: Use, listener: socket.socket) -> None:
@@ -173,8 +178,7 @@ class PortTraffic:
             self.watch.remove(listener.fileno())
             listener.close()
         for connection in list(self.connections):
-            if not connection.is_used:
-                connection.close()
+            connection.program_ended()
 
     def _tick(self) -> None:
         now = boot_now()
@@ -229,11 +233,6 @@ class CarriedConnection(ABC):
         self._left = 0  # of the block that comes
         traffic.connections.add(self)
 
-    @property
-    def is_used(self) -> bool:
-        """True when a process has sent something, or may have."""
-        return self.IS_DIALLER or self._program is not None
-
     def dial(self) -> None:
         """Dial the agent, its addresses in turn."""
         if not self._traffic.addresses:
@@ -258,6 +257,14 @@ class CarriedConnection(ABC):
         dialled.connect_ex(address)
         self._agent = dialled
         self._traffic.watch.add(dialled.fileno(), select.POLLOUT, self._connected)
+
+    def program_ended(self) -> None:
+        """Close if no process can have sent anything, or the agent has all of it."""
+        if self._watched:
+            self._watched = ()
+            self._watch_both()
+        elif not (self.IS_DIALLER or self._program is not None):
+            self.close()
 
     def close(self) -> None:
         """End both sockets at once, with a reset: what is on its way is lost, and they know it."""
@@ -376,7 +383,8 @@ class CarriedConnection(ABC):
 
     def _watch_both(self) -> None:
         """Watch the sockets: each to be read when nothing of it is kept, and to be written when
-        something of the other is. Close in good order once both ends have said all."""
+        something of the other is. Close in good order once both ends have said all, or this one has
+        and is over."""
         assert self._program is not None
         assert self._agent is not None
         self._traffic.moved()
@@ -384,7 +392,8 @@ class CarriedConnection(ABC):
         if state == self._watched:
             return
         self._watched = state
-        if self._is_sent and self._is_received and not (self._to_agent or self._to_program):
+        has_all = self._is_received and not self._to_program
+        if self._is_sent and not self._to_agent and (has_all or self._traffic.is_finishing):
             for ended in (self._agent, self._program):
                 self._traffic.watch.remove(ended.fileno())
                 ended.close()
