@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from koala.client import AsyncClient
@@ -227,14 +228,22 @@ async def test_a_reader_that_stops_stops_its_sender(grid: Grid, client: AsyncCli
 
 async def test_short_connections_leave_nothing_behind(grid: Grid, client: AsyncClient) -> None:
     await grid.ready(client)
-    carriers = [*grid.relays(), grid.pid("west"), grid.pid("east")]
-    before = sum(map(open_sockets, carriers))
+    (relay,) = grid.relays()
+    agents = [grid.pid("west"), grid.pid("east")]
+    before = sum(map(open_sockets, agents))
     parts = part(SERVE, "east", ports="ECHO:9103") + part(MANY, "west")
     job = (await client.submit("+" + parts)).job
     await said_at_last(grid, "west", f"{job}/1/1/1", "all")
     await client.cancel([job])
     await grid.at_rest(client)
-    await until(lambda: sum(map(open_sockets, carriers)) <= before, grid.patience_s)
+    await until(lambda: sum(map(open_sockets, agents)) <= before, grid.patience_s)
+    await until(lambda: not is_connected(relay), grid.patience_s)
+
+
+def is_connected(pid: int) -> bool:
+    """Test for a TCP connection of a process."""
+    sockets = psutil.Process(pid).net_connections("tcp")
+    return any(own.status == psutil.CONN_ESTABLISHED for own in sockets)
 
 
 def open_sockets(pid: int) -> int:
