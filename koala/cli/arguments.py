@@ -5,6 +5,7 @@ Invalid input raises SpecError (exit status 2) naming the file or word and the a
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ class Number(click.ParamType[float]):
     name = "number"
     kind: type[int] | type[float] = float
     expected = "a number"
+    most: float = math.inf
 
     def __init__(
         self, low: float | None = None, high: float | None = None, *, above: float | None = None
@@ -41,7 +43,7 @@ class Number(click.ParamType[float]):
     def within(cls, bounds: Bounds) -> Self:
         """Make the type of numbers within these bounds."""
         number_type = cls()
-        number_type.bounds = bounds
+        number_type.bounds, number_type.most = bounds, math.inf
         return number_type
 
     def convert(
@@ -58,6 +60,8 @@ class Number(click.ParamType[float]):
             raise SpecError(f"{named} {value!r} (expected {self.expected})") from None
         if isinstance(number, float) and not is_sensible(number):  # nor is nan
             raise SpecError(f"{named} {number} (expected {SENSIBLE})")
+        if number > self.most:
+            raise SpecError(f"{named} {number} (expected {self.most} at most)")
         if not self.bounds.has(number):
             within = str(self.bounds).replace(" or more", "")
             within = within if self.bounds.low is None else f"from {within}"
@@ -112,6 +116,7 @@ class WholeNumber(Number):
     name = "n"
     kind = int
     expected = "a whole number"
+    most = 2**31 - 1  # messages to the daemon have no room for more
 
 
 file = click.Path(path_type=Path)

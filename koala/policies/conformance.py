@@ -104,7 +104,17 @@ def _functions(slot: Slot, policy: Any) -> Iterator[tuple[Callable[..., Any], Fo
     yield policy, form, QUESTIONS_OF[f"{slot.name}/{len(form.arguments)}"]
 
 
-def _asked(
+def _asked(*question: Any) -> tuple[Any, bool]:  # noqa: ANN401 - see _asked_once
+    """Return what `_asked_once` does; late once may be a machine that was busy."""
+    try:
+        return _asked_once(*question)
+    except FaultError as fault:
+        if not fault.is_timeout:
+            raise
+        return _asked_once(*question)
+
+
+def _asked_once(
     function: Callable[..., Any], form: Form, draw: Question, name: str, limit_s: float
 ) -> tuple[Any, bool]:
     """Return the answer to a question, and if the policy has changed the question. What it takes

@@ -103,7 +103,9 @@ def _why(  # noqa: C901 - one line a phase
         case Running(since=since, attempt=attempt):
             running = [f"running for {span(now - since)}", _running(job, attempt)]
             sizes = job_size(job)
-            running += [] if sizes is None else sizes.words
+            if sizes is not None:
+                left = avoided_sites(state, job, now)
+                running += [*sizes.words, *(_left(name, left[name], now) for name in left)]
             running += [way.words for way in port_ways(job, attempt)]
             return [*running, *_placed(state, job, attempt)]
         case Stopping(reason=reason, attempt=attempt):
@@ -273,6 +275,8 @@ def _left(site: SiteName, refusal: Refusal, now: Instant) -> str:
             return f"not tried at {site} for {pause}: it refused the job ({refusal.reason})"
         case Trouble.ERRED:
             return f"not tried at {site} for {pause}: it erred with the job ({refusal.reason})"
+        case Trouble.FAILED:
+            return f"not tried at {site} for {pause}: its program failed there ({refusal.reason})"
         case Trouble.UNSENT:
             return f"no file is copied from {site} for {pause}: {refusal.reason}"
 

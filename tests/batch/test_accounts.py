@@ -122,6 +122,7 @@ def submit_as(site: System, account: str, name: str) -> None:
         cwd="/",
         check=True,
         capture_output=True,
+        timeout=60,
     )
 
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.lrm
 BUSY = "alpha"
 BOOKS = {"cell": "qrsub", "oar": "oar"}
 PACE = {"ticket_plan_s": 2.0}
+TEST_S = 600.0
 
 
 @pytest.fixture(scope="module", params=BOOKS)
@@ -70,6 +71,7 @@ async def booked(
     """Submit a job with a part at each; return its name once the second part is booked. Jobs of
     others are at the first: two that run, and one that waits."""
     busy = systems[BUSY]
+    busy.clear()  # of the others of an earlier test
     script = "#!/bin/sh\n#SBATCH --time=1\nexec sleep 25\n"
     for _ in range(3):
         busy.submit(script, processors=busy.processors // 2, name="others")

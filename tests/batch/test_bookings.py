@@ -6,7 +6,8 @@ import math
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -274,26 +275,38 @@ async def test_an_account_without_the_right_books_nothing(
             await manager.submit(booked(ask(CLAIM, time_limit_s=60.0), 60.0))
 
 
+@pytest.fixture
+def right(system: System) -> Iterator[Callable[[str], None]]:
+    """Gives nobody the right to book at a cell ("-au"), or takes it ("-du"); in the end it is as it
+    was."""
+
+    def change(option: str) -> None:
+        system.run("qconf", option, "nobody", "arusers")
+
+    yield change
+    with suppress(AssertionError):  # nobody has it
+        change("-du")
+
+
 @pytest.mark.parametrize("system", ["gridengine"], indirect=True)
 async def test_an_account_that_loses_the_right_books_no_more_and_gives_back_once_it_may(
-    serve: Serve, ask: Ask, system: System
+    serve: Serve, ask: Ask, system: System, right: Callable[[str], None]
 ) -> None:
     """The cell lets no owner of a booking delete it then."""
-    system.run("qconf", "-au", "nobody", "arusers")
+    right("-au")
     runner = _AsNobody(Shell(environment=of_commands(system.environment)))
     own = replace(system.dialect, user="nobody")  # type: ignore[type-var]
     async with serve(dialect=own, runner=runner) as (manager, witness):
         await until(lambda: manager.books == "qrsub")
         await manager.submit(booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 3600.0))
-        system.run("qconf", "-du", "nobody", "arusers")
+        right("-du")
         with pytest.raises(RequestRefusedError, match="must be manager"):
             await manager.submit(booked(ask(OTHER, processors=6, time_limit_s=LIMIT_S), 3600.0))
         await until(lambda: manager.books == "")
         await manager.withdraw(CLAIM)
         await witness.until(Idle, lambda idle: "not given back: qrdel: denied" in idle.trouble)
-        system.run("qconf", "-au", "nobody", "arusers")
+        right("-au")
         await until(lambda: not ours(system))
-    system.run("qconf", "-du", "nobody", "arusers")
 
 
 @pytest.mark.parametrize("system", OF_STAFF, indirect=True)

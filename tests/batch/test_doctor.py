@@ -20,6 +20,8 @@ from tests.harness.moments import until
 
 pytestmark = pytest.mark.lrm
 
+TEST_S = 600.0
+
 
 @pytest.fixture(params=[*ONE_OF_EACH, "slurm by age"])
 def system(request: pytest.FixtureRequest) -> Iterator[System]:

@@ -38,13 +38,27 @@ def grid(tmp_path_factory: pytest.TempPathFactory, systems: dict[str, System]) -
         yield grid
 
 
+@pytest.fixture
+def ear(tmp_path: Path) -> Iterator[Path]:
+    """Kill what has written its id there, which is what escapes, after the test."""
+    path = tmp_path / "ear"
+    yield path
+    for pid in alive(path):
+        os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("way", ["end", "cancel", "foreign"])
 async def test_no_daemon_escapes_from_a_batch_job(
-    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path, way: str
+    grid: Grid,
+    client: AsyncClient,
+    systems: dict[str, System],
+    ear: Path,
+    tmp_path: Path,
+    way: str,
 ) -> None:
     """Processes that leave a batch system's sight by setsid and a second fork die with their claim,
     whether the program ends, the job is cancelled, or the site's people end the batch jobs."""
-    ear, end = tmp_path / "ear", tmp_path / "end"
+    end = tmp_path / "end"
     program = ESCAPE.format(ear=ear) + f"; while ! test -e {end}; do sleep 0.1; done"
     name = await running(grid, client, job(program, *systems))
     await until(lambda: len(alive(ear)) == 3)
@@ -67,11 +81,11 @@ async def test_no_daemon_escapes_from_a_batch_job(
 
 
 async def test_what_a_killed_starter_ran_is_gone_before_its_batch_job(
-    grid: Grid, client: AsyncClient, systems: dict[str, System], tmp_path: Path
+    grid: Grid, client: AsyncClient, systems: dict[str, System], ear: Path, tmp_path: Path
 ) -> None:
     """It has dropped its environment and left its session, and no batch system here looks for it;
     the next attempt begins when it has ended."""
-    ear, starters, again = tmp_path / "ear", tmp_path / "starters", tmp_path / "again"
+    starters, again = tmp_path / "starters", tmp_path / "again"
     escape = ESCAPE.format(ear=ear).replace("(setsid", "(env -i setsid")
     program = (
         f"test -e {again} && exit 0; echo $PPID >> {starters}; {escape}; "

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.lrm, pytest.mark.slow]
 LIMITS = {"lead_min_s": 10.0, "lead_max_s": 10.0, "late_max_s": 2.0, "run_lease_s": 600.0}
 """T is ten seconds after the Arms: a suspension takes some."""
 PATIENCE_S = 180.0
+TEST_S = 600.0
 
 
 def is_launcher(process: int) -> bool:

@@ -70,7 +70,7 @@ async def test_a_job_starts_on_nodes_without_a_route_with_one_that_dials(
     grid: Grid, client: AsyncClient
 ) -> None:
     shown = await finished(client, job("grep -c : /proc/net/dev; echo out"))
-    assert shown["attempts"] == 1
+    assert shown["attempts"] == 1, shown["story"]
     assert shown["timeline"]["start_skew_s"] < SKEW_MAX_S, shown["timeline"]
     assert (await log_of(client, shown["job"], 1)).splitlines() == ["1", "out"] * 6  # lo alone
     assert (await log_of(client, shown["job"], 2)).splitlines()[1::2] == ["out"] * 6

@@ -125,6 +125,9 @@ def one_agent(live: Grid, last: signal.Signals) -> Iterator[None]:
         yield
     finally:
         agent.send_signal(last)
-        status = agent.wait(60)
+        try:
+            status = agent.wait(60)
+        finally:
+            agent.kill()
     assert status == (0 if last == signal.SIGTERM else -last)
     assert "Traceback" not in path.read_text(encoding="utf-8")

@@ -175,6 +175,7 @@ def _submit_as_nobody(system: System, name: str) -> str:
         capture_output=True,
         text=True,
         check=True,
+        timeout=60,
     ).stdout.strip()
 
 

@@ -143,6 +143,7 @@ def test_the_exit_status_is_true_whatever_became_of_the_standard_streams(
     [
         (("list", "--phase", "x"), "koala list", 2, "--phase x (expected"),
         (("list", "--last", "x"), "koala list", 2, "expected a whole number)"),
+        (("resize", "j1", "9" * 20), "koala resize", 2, "expected 2147483647 at most)"),
         (("site", "add", "a", "--ttl", "0"), "koala site add", 2, "expected a time"),
         (("sites", "--address", NOBODY), "koala sites", 3, NOBODY),
         (

@@ -15,7 +15,9 @@ from tests.examples.stage import EXAMPLES, Stage
 pytestmark = [pytest.mark.live]
 
 PROGRAM = "diloco/diloco.py"
-WORDS = ("--steps", "40", "--pace", "0.05")
+WORDS = ("--steps", "1000000", "--pace", "0.05")
+STEPS = 40
+"""So many are enough for the loss."""
 STEP = re.compile(r"step (\d+) with (\d+) components, loss ([\d.]+)")
 
 
@@ -38,21 +40,21 @@ def test_components_come_and_go_and_the_loss_falls_on(tmp_path: Path) -> None:
         stage.resize([2, 3])
         stage.start(PROGRAM, *WORDS, ranks=[3])
         later += stage.until(2, "with 2 components")
+        while int(STEP.findall(later[-1])[0][0]) < STEPS:
+            later += stage.until(2, "with 2 components")
+        stage.resize([2, 3], leaving=[2, 3])
         ended = stage.finish()
         said.append(ended[0].output)
         later.append(ended[2].output)
-        result = stage.result(2)
     assert [process.status for process in ended] == [-9, 0, 0, 0], ended
     before, after = STEP.findall("".join(said)), STEP.findall("".join(later))
     numbers = [int(step) for step, _count, _loss in (*before, *after)]
     # The lead may have died after a step of which nobody else has the outcome.
     assert numbers == sorted(numbers)
     assert int(after[0][0]) - int(before[-1][0]) in (0, 1)
-    assert numbers[-1] == 40
     losses = [float(loss) for _step, _count, loss in (*before, *after)]
     assert max(losses[len(before) :]) < losses[0]
     assert losses[-1] < losses[0] / 4
-    assert result["world"] == 4
     assert [count for _step, count, _loss in after][-1] == "2"
 
 

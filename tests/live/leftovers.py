@@ -51,10 +51,9 @@ def _at_site(state: Path) -> Iterator[str]:
 def _sockets(grid: Grid) -> Iterator[Path]:
     """Those that starters made outside of their claims' folders since the grid began."""
     began_at = grid.config("daemon").stat().st_mtime
-    for path in sorted(Path("/tmp").glob("koala-*/kv*")):
-        with suppress(FileNotFoundError):
-            if path.lstat().st_mtime >= began_at:
-                yield path
+    for folder in sorted(Path("/tmp").glob("koala-*")):
+        with suppress(FileNotFoundError):  # others remove theirs
+            yield from [p for p in sorted(folder.glob("kv*")) if p.lstat().st_mtime >= began_at]
 
 
 def _at_daemon(state: Path) -> Iterator[str]:

@@ -104,7 +104,12 @@ def check(package: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 IMPURE = """
+import time
 asked = []
+
+def late_once(job):
+    asked or (asked.append(job), time.sleep(0.7))
+    return 1
 
 def kept(job):
     asked.append(job)
@@ -132,8 +137,9 @@ def test_the_check_finds_what_a_policy_must_not_do(package: str) -> None:
     ):
         ran = check(package, name, "--slot", slot, "--questions", "20")
         assert (ran.returncode, text in ran.stdout) == (1, True), (ran.stdout, ran.stderr)
-    ran = check(package, "tightest", "--slot", "placement", "--questions", "50")
-    assert ran.stdout == "placement = tightest: 50 questions, no problem\n"
+    for slot, name in (("placement", "tightest"), ("queueing", "impure:late_once")):
+        ran = check(package, name, "--slot", slot, "--questions", "50")
+        assert ran.stdout == f"{slot} = {name}: 50 questions, no problem\n"
     ran = check(package, "tightest", "--slot", "placment")
     assert (ran.returncode, "did you mean placement?" in ran.stderr) == (2, True)
 

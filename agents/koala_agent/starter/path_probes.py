@@ -49,7 +49,7 @@ class PathProbes:
             except OSError as error:
                 taken = error.errno == errno.EADDRINUSE
                 why = "is taken" if taken else f"cannot be listened on: {error.strerror or error}"
-                self._over(f"{order.label}: port {port} {why}")
+                self._over(f"{order.label}: port {port} {why}", own=((claim, port, 0.0, why),))
                 return
         for index in self._open:
             self._again_at[index] = 0.0
@@ -79,8 +79,9 @@ class PathProbes:
         self._open.clear()
         self._again_at.clear()
 
-    def _over(self, problem: str) -> None:
-        """Emit the result, once; listeners stay open when all paths are."""
+    def _over(self, problem: str, own: tuple[tuple[str, int, float, str], ...] = ()) -> None:
+        """Emit the result, once, with our own port that failed; listeners stay open when all paths
+        are."""
         if problem:
             self.close()
         self._is_over = True
@@ -93,7 +94,7 @@ class PathProbes:
                 for index, result in sorted(self._results.items())
             ]
         )
-        self.events.append(PathsProbed(problem=problem, reached=reached, ports=ports))
+        self.events.append(PathsProbed(problem=problem, reached=reached, ports=own + ports))
 
     def _give_up(self, index: int, why: str) -> None:
         """Note that a path is closed, which ends all unless it may fail."""

@@ -47,6 +47,9 @@ def keep() -> None:
         log("no subreaper can be had here: what outlives a killed starter is not found")
     keeper = os.getpid()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SEEN)
+    # If ignored, the kernel would reap children itself. Before the fork, as this discards a pending
+    # SIGCHLD: that of a starter that has ended at once.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     starter = os.fork()
     if starter > 0:
         _run_keeper(starter)
@@ -56,8 +59,6 @@ def keep() -> None:
 
 def _run_keeper(starter: int) -> NoReturn:
     """Run the keeper, with all signals blocked and received one by one."""
-    # If ignored, the kernel would reap children itself.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.closerange(3, 4096)
     status = None
     while status is None:

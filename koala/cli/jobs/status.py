@@ -220,7 +220,7 @@ def _write_picture(text: str, path: Path) -> None:
 )
 @click.command
 @job_argument
-@click.argument("processors", type=click.IntRange(min=1))
+@click.argument("processors", metavar="PROCESSORS", type=WholeNumber(1))
 @daemon_options
 def resize(*, job: str, processors: int) -> None:
     """Ask for another size of a malleable job.

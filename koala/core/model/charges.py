@@ -55,11 +55,13 @@ class Setback:
 
 
 class Trouble(StrEnum):
-    """Trouble of a job with a site: it refused the job, failed with it, or sent no file."""
+    """Trouble of a job with a site: it refused the job, erred with it, or sent no file; or the
+    job's program failed there."""
 
     REFUSED = "refused"
     ERRED = "erred"
     UNSENT = "unsent"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from koala.core.pipeline.refusals import (
     count_end_for_site,
     is_permanent_refusal,
     is_refusal,
+    note_failed_program,
     note_refusal,
 )
 from koala.core.pipeline.requeueing import requeue_if_fenced, set_back
@@ -173,6 +174,9 @@ def lose_member(
     may_lose = is_optional or job.spec.quorum is not None or job.spec.is_malleable
     if may_lose and is_enough(job, left):
         drop_member(state, attempt, member, end.describe(), now)
+        if job.spec.is_malleable and end.is_program and member.site is not None:
+            since = now if member.passed_at is None else member.passed_at
+            note_failed_program(state, job, member.site, end.describe(), now, since=since)
         restore_full_speed(state, attempt)
         tell_world(state, attempt)
         proceed_without_member(state, attempt, now)

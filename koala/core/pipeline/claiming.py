@@ -52,6 +52,7 @@ TROUBLE_TEXTS = {
     Trouble.REFUSED: "refused it",
     Trouble.ERRED: "erred with it",
     Trouble.UNSENT: "did not send its input file",
+    Trouble.FAILED: "saw its program fail",
 }
 """Descriptions of the trouble that a site caused a job, for people."""
 

@@ -6,6 +6,7 @@
   change. Such a refusal comes long before the end of the grace time and has a reason.
 - A job may fail with a site, by the fault of either. Where jobs are counted (`errors_counted`),
   one job does not close a site to the others, so the job itself goes elsewhere.
+- A program may fail at one site alone. A malleable job goes on without it, and grows elsewhere.
 - Back-off is exponential: each further trouble with a site doubles the pause, from twice the pause
   after a setback up to the longest time between two scans. Other sites are tried meanwhile.
 - A site that registers or is resumed may have been repaired: it may be asked again at once.
@@ -91,6 +92,14 @@ def note_error(
         _leave(state, job, site, trouble, reason, now, since=since)
 
 
+def note_failed_program(
+    state: State, job: Job, site: SiteName, reason: str, now: Instant, *, since: Instant
+) -> None:
+    """Back off from a site where a component of a job that goes on has failed: a malleable job
+    would join there again at once, and fail again."""
+    _leave(state, job, site, Trouble.FAILED, reason, now, since=since)
+
+
 def _leave(
     state: State, job: Job, site: SiteName, trouble: Trouble, reason: str, now: Instant, *,
     since: Instant,
@@ -109,7 +118,9 @@ def _leave(
 
 
 def on_back_off_over(state: State, job: Job) -> None:
-    """Try a queued job again when the pause of a site is over."""
+    """Try a queued job again when the pause of a site is over; a running one may grow there."""
+    if job.id in state.malleable:
+        state.request_scan()
     if isinstance(job.phase, Placing) and job.deadline_at is None:
         state.request_try(job)
 

@@ -4,7 +4,8 @@ In the pre-flight, starters try the TCP paths that the job needs before the barr
 finds a closed path (a firewall, a wrong address, a port in use) before a program starts. A closed
 path is not an error of a site, because either end or the network between them may be the cause. The
 job is placed again later, and fails after a few attempts: a closed path opens rarely, and each
-attempt holds processors. The path to a port that the job names (`ports`) may be closed: connections
+attempt holds processors. If only the port that we chose is taken, the next attempt, which has
+another, is made at once. The path to a port that the job names (`ports`) may be closed: connections
 then go through the grid, where both sites carry them.
 """
 
@@ -31,7 +32,7 @@ from koala.core.model.job import (
     Starting,
     Stopping,
 )
-from koala.core.model.tcp_paths import closed_path, has_paths, port_addresses
+from koala.core.model.tcp_paths import closed_path, has_paths, master_port, port_addresses
 from koala.core.model.timeline import lead_s
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import ClaimId, Instant, Seconds, SiteName
@@ -114,14 +115,17 @@ def _begin_tests(state: State, job: Job, starting: Starting, now: Instant) -> St
     return starting
 
 
-def _block_start(state: State, starting: Starting, problem: str, now: Instant) -> None:
+def _block_start(
+    state: State, starting: Starting, problem: str, now: Instant, *, has_next_port: bool = False
+) -> None:
     job = state.jobs[starting.attempt.job]
     job.blocked += 1
     reason = f"pre-flight: {problem}"
     if job.blocked >= state.parameters.blocked_max:
         fail(state, job, f"{reason}; {job.blocked} attempts ended so", now)
         return
-    job.not_before = now + state.parameters.scan_interval_s
+    if not has_next_port:
+        job.not_before = now + state.parameters.scan_interval_s
     set_back(state, starting.attempt, reason, now)
 
 
@@ -224,7 +228,9 @@ def on_paths_tried(state: State, event: ev.PathsTried, now: Instant) -> None:
             _note_routes(state, claim.site, event.ports, now)
             problem = event.problem or _port_without_way(state, attempt, member)
             if problem:
-                _block_start(state, starting, problem, now)
+                port = master_port(job, attempt.number)
+                taken = any(path.claim == claim.id and path.port == port for path in event.ports)
+                _block_start(state, starting, problem, now, has_next_port=taken)
                 return
             waiting = tuple(left for left in tests.waiting if left != claim.id)
             starting = replace(starting, tests=replace(tests, waiting=waiting))

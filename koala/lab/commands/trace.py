@@ -99,7 +99,7 @@ def trace(
             context.with_resource(shared.rereadable(file)),
             _format(file, log_format),
             grid=grid,
-            split=split or "equal",
+            split="equal" if split is None else split,
             overrun=chosen["overrun"],
             until=chosen["until"],
             jobs_out=jobs_out,

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import PathTarget, ReportState, TryPaths
+from koala.common.protocol.messages import (
+    PathsReport,
+    PathTarget,
+    PortPath,
+    ReportState,
+    TryPaths,
+)
 from koala.common.protocol.names import ClaimId
 from tests.agent.site import LIMIT_S, Site, a_shell_hold, a_site, an_arm
 
@@ -73,6 +79,16 @@ async def test_whoever_else_answers_does_not_count(tmp_path: Path, word: bytes, 
         number = server.sockets[0].getsockname()[1]
         problem = await tried(site, order(target=number, limit_s=BUSY_S))
     assert problem == f"a1 -> b1:{number} {why}"
+
+
+async def test_a_port_of_its_own_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server((HERE, 0)) as stranger:
+        number = stranger.getsockname()[1]
+        async with a_site(tmp_path) as site:
+            assert await tried(site, order(listens=number)) == f"a1: port {number} is taken"
+            own = PortPath(claim=OWN, port=number, problem="is taken")
+            reports = [said for said in site.daemon.heard if isinstance(said, PathsReport)]
+            assert [report.ports for report in reports] == [(own,)]
 
 
 async def test_whoever_connects_hears_the_claim_and_the_port_is_free_from_the_arm_on(

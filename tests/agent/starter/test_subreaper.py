@@ -30,6 +30,19 @@ def told(number, _frame):
     os._exit(number)
 signal.signal(signal.SIGXCPU, told)
 """
+LATE = """
+import os
+from koala_agent.starter.subreaper import keep
+fork = os.fork
+def late():
+    if starter := fork():
+        os.waitid(os.P_PID, starter, os.WEXITED | os.WNOWAIT)
+    return starter
+os.fork = late
+keep()
+os._exit(7)
+"""
+"""The starter has ended before its keeper does anything."""
 ESCAPE = """
 if os.fork() == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -64,13 +77,16 @@ def command_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-async def begin(ear: Ear, *parts: str) -> tuple[asyncio.subprocess.Process, dict[str, int]]:
-    """The keeper, and who told its number."""
-    program = "".join((STARTER, *parts, LAST)).replace("EAR", str(ear.path))
+async def keeper_of(program: str) -> asyncio.subprocess.Process:
     path = os.pathsep.join((str(ROOT), str(ROOT / "agents")))
-    keeper = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, env={**os.environ, "PYTHONPATH": path}
     )
+
+
+async def begin(ear: Ear, *parts: str) -> tuple[asyncio.subprocess.Process, dict[str, int]]:
+    """The keeper, and who told its number."""
+    keeper = await keeper_of("".join((STARTER, *parts, LAST)).replace("EAR", str(ear.path)))
     told = [(await ear.line()).split() for _ in (*parts, LAST)]
     return keeper, {word: int(pid) for word, pid in told}
 
@@ -85,6 +101,12 @@ async def test_a_batch_job_whose_starter_was_killed_lasts_until_nothing_of_it_is
     async with asyncio.timeout(LIMIT_S):
         assert await keeper.wait() == -signal.SIGKILL
     assert not is_alive(escaped)
+
+
+async def test_a_starter_that_ended_before_its_keeper_looked_is_over_for_it() -> None:
+    keeper = await keeper_of(LATE)
+    async with asyncio.timeout(LIMIT_S):
+        assert await keeper.wait() == 7
 
 
 async def test_what_the_batch_system_says_to_the_first_process_its_starter_hears(ear: Ear) -> None:

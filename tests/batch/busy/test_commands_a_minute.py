@@ -22,6 +22,7 @@ IDLE, BUSY = 6, 12
 """The most commands that ask in a minute."""
 ASKS = ("squeue", "sinfo", "scontrol")
 MINUTE_S = 60.0
+TEST_S = 600.0
 
 
 @pytest.fixture

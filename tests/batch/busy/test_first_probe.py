@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.lrm, pytest.mark.slow]
 
 SITE = "zeta"
 LONG_S = 280.0
+TEST_S = 2 * LONG_S + 60.0
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from koala.client import AsyncClient
@@ -56,14 +56,14 @@ def grid_over(
         lrm = system.lrm_table(f"{MARK}={grid.mark}") + (more or {}).get(name, "")
         grid.shells[name] = system.login
         grid.config(name).write_text(text + lrm, encoding="utf-8")
-    try:
+    left: dict[str, list[str]] = {}
+    with ExitStack() as stack:  # each of them, whatever becomes of the others
+        for system in systems.values():
+            stack.callback(system.clear)
+        stack.callback(lambda: left.update(_left(systems)))
+        stack.callback(grid.stop)
         grid.start()
         yield grid
-    finally:
-        grid.stop()
-        left = _left(systems)
-        for system in systems.values():
-            system.clear()
     grid.check()
     assert left == {name: [] for name in systems}
 

@@ -215,8 +215,8 @@ def brought_up(
             stdout=subprocess.DEVNULL,
         )
 
-    call("up", *(("--profile", profile) if profile else ()))
     try:
+        call("up", *(("--profile", profile) if profile else ()))
         yield
     finally:
         call("down")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import pytest
 
 from koala.client import AsyncClient
 from tests.batch.systems.system import System
-from tests.harness.moments import moment
+from tests.harness.moments import moment, until
 
 pytestmark = [pytest.mark.lrm, pytest.mark.slow]
 
@@ -106,9 +106,7 @@ class Here:
 
     async def found(self, name: str) -> dict[str, Any]:
         """Wait for what a program has found."""
-        async with asyncio.timeout(LIMIT_S):
-            while not (self.folder / name).exists():
-                await moment()
+        await until((self.folder / name).exists)
         found: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
         return {**found.pop("environment"), **found}
 
@@ -128,7 +126,8 @@ def listed(kind: str) -> list[str]:
 
 @asynccontextmanager
 async def grid_up(here: Here, sites: dict[str, System]) -> AsyncIterator[AsyncClient]:
-    """`koala up`, as somebody starts it within another batch job; all sites are usable."""
+    """`koala up`, as somebody starts it within another batch job; all sites are usable. In the end
+    no job is left at them."""
     tables = ["[daemon]\nlisten = '127.0.0.1:0'\n[sites.here]\nsite = { processors = 4 }\n"]
     for name, system in sites.items():
         more = 'parallel_environment = "grid", ' if system.kind == "gridengine" else ""
@@ -146,12 +145,12 @@ async def grid_up(here: Here, sites: dict[str, System]) -> AsyncIterator[AsyncCl
         cwd=here.folder,
         stdout=subprocess.PIPE,
     )
-    try:
-        assert up.stdout is not None
-        async with asyncio.timeout(LIMIT_S):
+    with ExitStack() as stack:
+        for system in sites.values():
+            stack.callback(system.clear)
+        try:
             endpoint = state / "daemon" / "endpoint"
-            while not endpoint.exists():
-                await moment()
+            await until(endpoint.exists)
             address = endpoint.read_text(encoding="utf-8").split()[0]
             async with AsyncClient(address) as client:
                 while [site.idle for site in await client.sites()].count(0) or len(
@@ -159,9 +158,10 @@ async def grid_up(here: Here, sites: dict[str, System]) -> AsyncIterator[AsyncCl
                 ) <= len(sites):
                     await moment()
                 yield client
-    finally:
-        up.send_signal(signal.SIGTERM)
-        await up.wait()
+        finally:
+            up.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(LIMIT_S):
+                await up.wait()
 
 
 def variables_of(system: System) -> dict[str, str]:

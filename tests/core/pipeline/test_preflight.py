@@ -106,6 +106,19 @@ def test_the_next_attempt_is_not_made_at_once(trying: Script) -> None:
     assert trying.after(0.2).claimed("j1") == ["j1/2/0/1", "j1/2/1/1", "j1/2/2/1"]
 
 
+def test_the_next_attempt_has_another_port_and_is_made_at_once(script: Script) -> None:
+    script.ignore(StopClaim).tell(a_site("a", 4), a_site("b", 4))
+    parts = [a_component(4, site, job_type=JobType.MPI) for site in ("a", "b")]
+    script.tell(a_job("j1", *parts)).grant(*script.claimed("j1"))
+    (port,) = script.take(TryPaths)[0].listens
+    taken = PortPath(claim=ClaimId(A), port=port, problem="is taken")
+    script.tell(PathsTried(claim=ClaimId(A), problem="0: port is taken", ports=(taken,)))
+    script.gone(A).gone(B)
+    next_ones = script.after(script.parameters.claiming_step_min_s).claimed("j1")
+    assert next_ones == ["j1/2/0/1", "j1/2/1/1"]
+    assert script.grant(*next_ones).take(TryPaths)[0].listens != (port,)
+
+
 def test_a_job_has_failed_after_so_many_attempts_with_a_closed_path(script: Script) -> None:
     script.ignore(StopClaim, TryPaths).change(blocked_max=2)
     begun(script, ALL).tell(tried(A, "closed"))

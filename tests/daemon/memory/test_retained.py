@@ -57,10 +57,12 @@ async def run_jobs(client: AsyncClient, parts: list[Any], first: int) -> Counter
         names = [one.job for one in handles if isinstance(one, AsyncJobHandle)]
         assert set((await client.wait_all(names)).values()) == {"Finished"}
     scheduler = parts[0].scheduler
+    have_left = False
     async with asyncio.timeout(90):
-        while scheduler.ledger or len(scheduler.ended) > KEPT:
-            await client.drain("delft")  # an event, with whose commit ended jobs leave
-            await client.resume("delft")
+        while not have_left:
+            have_left = not scheduler.ledger and len(scheduler.ended) <= KEPT
+            await client.drain("delft")  # an event, with whose commit ended jobs leave, and
+            await client.resume("delft")  # after which those of the commit before it are archived
             await moment()
     return retained(*parts)
 

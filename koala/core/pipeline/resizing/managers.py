@@ -236,11 +236,15 @@ def _place_with_fewest(
     state: State, waiting: Job, running: Iterable[Attempt], view: GridView, now: Instant
 ) -> Placement | None:
     """Find a place for a waiting job if as few components as possible give way, the newest ones
-    first."""
+    first. What a job keeps, it keeps elsewhere than at the sites that the waiting one names."""
+    named = {fixed_site(waiting, part) for part in range(len(waiting.spec.components))}
+    named.update(*(part.sites for part in waiting.spec.components))
     spare = [
         (member, state.jobs[attempt.job].spec.components[member.component])
         for attempt in running
-        for member in _all_to_leave(state.jobs[attempt.job], attempt.world)
+        for member in _all_to_leave(
+            state.jobs[attempt.job], sorted(attempt.world, key=lambda m: m.site in named)
+        )
     ]
     spare.sort(key=lambda entry: (-(entry[0].passed_at or 0.0), -entry[0].component))
 

@@ -16,11 +16,12 @@ from koala.core.model.events import (
 )
 from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Split
-from koala.core.model.values import JobId, SiteName, UserName
+from koala.core.model.values import ClaimId, JobId, SiteName, UserName
 from koala.policies import chosen
 from koala.views.documents import timeline
+from koala.views.explain import why
 from tests.core.conftest import Begin
-from tests.harness.builders import a_job, a_site
+from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
 
 FIRST, SECOND, ADDED = "m/1/0/1", "m/1/1/1", "m/1/2/1"
@@ -199,6 +200,23 @@ def test_a_lost_component_is_left_out_while_enough_are_left(grown: Script) -> No
     assert grown.phase("m") == "Failed"
 
 
+def test_a_job_does_not_grow_again_and_again_where_its_program_fails(grown: Script) -> None:
+    pauses = []
+    for component in range(2, 8):
+        grown.exits(f"m/1/{component}/1", 3).drop().report("c", 4)
+        begun_at, later = grown.now, ClaimId(f"m/1/{component + 1}/1")
+        told = why(grown.scheduler, JobId("m"), grown.now)
+        assert told[-1].endswith("its program failed there (exit status 3)"), told
+        while later not in grown.scheduler.ledger:
+            grown.after(1.0)
+        pauses.append(grown.now - begun_at)
+        assert grown.claimed("m") == [later]
+        grown.grant(later).released("m")
+        grown.passed(later).drop().report("c", 0).after(1.0)
+    assert pauses == [2, 9, 9, 16, 32, 64]
+    assert grown.phase("m") == "Running"
+
+
 def test_a_waiting_job_makes_the_newest_component_give_way(grown: Script) -> None:
     grown.tell(a_job("w", 4))
     told = grown.take(ResizeClaim)
@@ -215,6 +233,12 @@ def test_a_waiting_job_makes_the_newest_component_give_way(grown: Script) -> Non
     grown.expect_nothing().report("c", 4)
     assert grown.claimed("w") == ["w/1/0/1"]
     assert grown.phase("m") == "Running"
+
+
+def test_the_oldest_component_gives_way_to_a_job_that_names_its_site(grown: Script) -> None:
+    grown.tell(a_job("w", a_component(4, "a")))
+    leavers = [resize.claim for resize in grown.take(ResizeClaim) if resize.leave_s]
+    assert leavers == [FIRST]
 
 
 def test_who_does_not_give_way_in_time_is_stopped(grown: Script) -> None:

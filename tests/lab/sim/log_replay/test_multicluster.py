@@ -202,4 +202,4 @@ def test_the_command_replays_a_log_on_the_sites_of_a_grid_file(tmp_path: Path) -
     wrong = koala_here(*words, "--policy", "fcfs")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "--policy fcfs: not allowed with --grid" in wrong.stderr
-    assert "expected one of equal, fill" in koala_here(*words, "--split", "half").stderr
+    assert "expected one of equal, fill" in koala_here(*words, "--split", "").stderr
