@@ -242,7 +242,8 @@ class Stage:
             lines.append(line)
             if words in line:
                 return lines
-        raise AssertionError(f"rank {rank} has ended without {words!r}: {lines}")
+        errors = self.running[rank].communicate()[1]
+        raise AssertionError(f"rank {rank} has ended without {words!r}: {lines} {errors}")
 
     def finish(self) -> list[Ended]:
         """Wait for all processes to end by themselves."""

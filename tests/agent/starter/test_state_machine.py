@@ -384,6 +384,15 @@ def test_the_end_of_a_program_stays_when_no_output_of_it_is_lost(event: Event, _
         assert end["kind"] == "exited"
 
 
+def test_after_a_count_that_takes_longer_than_its_pause_the_others_are_heard_first() -> None:
+    """On a busy machine with many processes."""
+    script = StarterScript()
+    script.running()
+    script.tell(ProcessEnded(index=0, status=0), 5.0)
+    assert CountProcesses() not in script.tell(ProcessesCounted(left=1, is_known=False), 9.0)
+    assert CountProcesses() in script.woken(9.1)
+
+
 def test_what_could_not_be_read_of_outputs_is_left_to_the_agent() -> None:
     end = the_end(delivering().tell(Delivered(problem="out: no such file"), 4.0))
     assert (end["kind"], end["reason"]) == ("exited", "out: no such file")

@@ -399,6 +399,9 @@ class StarterMachine:
         phase = self.phase
         if not isinstance(phase, Ending):
             return
+        # The pause begins now: on a busy machine a count takes longer, and what the agent and the
+        # other machines say is to be heard before the next one.
+        self.phase = phase = changed(phase, poll_at=self._now + POLL_S)
         if event.left == 0:
             if self._now >= self._statuses.final_at:
                 self._deliver(phase, event)
