@@ -96,6 +96,19 @@ last.recv(1)
 """
 """Sends and never reads: the server stops to read, too."""
 
+GIVE = """import os, socket
+host, port = os.environ["KOALA_LISTEN_ECHO"].rsplit(":", 1)
+caller, _ = socket.create_server((host, int(port))).accept()
+caller.sendall(bytes(range(256)) * 80_000)
+"""
+TAKE = """import os, socket, time
+host, port = os.environ["KOALA_ADDRESS_ECHO"].rsplit(":", 1)
+own = socket.create_connection((host, int(port)))
+time.sleep(4)
+print(own.makefile("rb").read() == bytes(range(256)) * 80_000)
+"""
+"""Reads late what a program sent that has ended long since."""
+
 MANY = """import os, socket
 from multiprocessing.dummy import Pool
 host, port = os.environ["KOALA_ADDRESS_ECHO"].rsplit(":", 1)
@@ -224,6 +237,17 @@ async def test_a_reader_that_stops_stops_its_sender(grid: Grid, client: AsyncCli
     job = (await client.submit("+" + parts)).job
     assert await client.wait(job, timeout=60.0) == "Finished"
     assert int(said(grid, "west", f"{job}/1/1/1")[0]) < 100_000_000
+
+
+async def test_the_last_bytes_of_a_program_that_has_ended_arrive(
+    grid: Grid, client: AsyncClient
+) -> None:
+    await grid.ready(client)
+    parts = part(GIVE, "east", ports="ECHO:9104") + part(TAKE, "west")
+    job = (await client.submit("+" + parts)).job
+    assert await client.wait(job, timeout=60.0) == "Finished"
+    assert said(grid, "west", f"{job}/1/1/1") == ["True"]
+    await grid.at_rest(client)
 
 
 async def test_short_connections_leave_nothing_behind(grid: Grid, client: AsyncClient) -> None:
