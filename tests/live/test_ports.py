@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from koala.client import AsyncClient
@@ -94,6 +95,19 @@ last.sendall(b"!")
 last.recv(1)
 """
 """Sends and never reads: the server stops to read, too."""
+
+GIVE = """import os, socket
+host, port = os.environ["KOALA_LISTEN_ECHO"].rsplit(":", 1)
+caller, _ = socket.create_server((host, int(port))).accept()
+caller.sendall(bytes(range(256)) * 80_000)
+"""
+TAKE = """import os, socket, time
+host, port = os.environ["KOALA_ADDRESS_ECHO"].rsplit(":", 1)
+own = socket.create_connection((host, int(port)))
+time.sleep(4)
+print(own.makefile("rb").read() == bytes(range(256)) * 80_000)
+"""
+"""Reads late what a program sent that has ended long since."""
 
 MANY = """import os, socket
 from multiprocessing.dummy import Pool
@@ -225,10 +239,22 @@ async def test_a_reader_that_stops_stops_its_sender(grid: Grid, client: AsyncCli
     assert int(said(grid, "west", f"{job}/1/1/1")[0]) < 100_000_000
 
 
+async def test_the_last_bytes_of_a_program_that_has_ended_arrive(
+    grid: Grid, client: AsyncClient
+) -> None:
+    await grid.ready(client)
+    parts = part(GIVE, "east", ports="ECHO:9104") + part(TAKE, "west")
+    job = (await client.submit("+" + parts)).job
+    assert await client.wait(job, timeout=60.0) == "Finished"
+    assert said(grid, "west", f"{job}/1/1/1") == ["True"]
+    await grid.at_rest(client)
+
+
 async def test_short_connections_leave_nothing_behind(grid: Grid, client: AsyncClient) -> None:
     """The first round opens what agents keep."""
     await grid.ready(client)
-    carriers = [*grid.relays(), grid.pid("west"), grid.pid("east")]
+    (relay,) = grid.relays()
+    agents = [grid.pid("west"), grid.pid("east")]
     rounds = []
     for _ in range(2):
         parts = part(SERVE, "east", ports="ECHO:9103") + part(MANY, "west")
@@ -236,8 +262,15 @@ async def test_short_connections_leave_nothing_behind(grid: Grid, client: AsyncC
         await said_at_last(grid, "west", f"{job}/1/1/1", "all")
         await client.cancel([job])
         await grid.at_rest(client)
-        rounds.append(sum(map(open_sockets, carriers)))
-    await until(lambda: sum(map(open_sockets, carriers)) <= rounds[0])
+        rounds.append(sum(map(open_sockets, agents)))
+    await until(lambda: sum(map(open_sockets, agents)) <= rounds[0])
+    await until(lambda: not is_connected(relay))
+
+
+def is_connected(pid: int) -> bool:
+    """Test for a TCP connection of a process."""
+    sockets = psutil.Process(pid).net_connections("tcp")
+    return any(own.status == psutil.CONN_ESTABLISHED for own in sockets)
 
 
 def open_sockets(pid: int) -> int:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from traceback import clear_frames
 from typing import Any
 
 from grpc import aio
@@ -35,10 +36,11 @@ CARRIED = b'{"kind": "carried"}\n'
 """Tells a starter that the other end is there. What follows are the bytes."""
 
 BLOCK_BYTES = WINDOW_BYTES // 2
-"""Bytes of a starter that are kept before reading pauses: less than a message may have."""
+"""Most bytes of one read from a starter, and those kept before reading pauses: a message has twice
+as many at most."""
 WAITING_MAX = 512
 """Connections of one claim that wait for their other ends; an honest one has four for each port."""
-_READ = memoryview(bytearray(CHUNK_BYTES))
+_READ = memoryview(bytearray(BLOCK_BYTES))
 LOST = (OSError, EOFError, asyncio.InvalidStateError)
 """Errors of an end that is gone; the last one is of a write to a call that has just ended."""
 ENDED_S = 30.0
@@ -49,7 +51,7 @@ log = get_logger()
 
 class Line(asyncio.BufferedProtocol):
     """Connection of a starter. What it sends goes on in blocks as large as they come, because each
-    costs as much as some 100 kB; streams would copy them twice."""
+    costs as much as some 300 kB; streams would copy them twice."""
 
     def __init__(
         self, transport: asyncio.Transport, encryption: Encryption | Clear, block_bytes: int
@@ -88,7 +90,7 @@ class Line(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the place for what comes: all lines share it."""
-        return _READ
+        return _READ[: self._block_bytes]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Stop to read while enough is kept."""
@@ -166,12 +168,11 @@ class Ports:
         try:
             if self._relay():
                 with self._place() if order.dials else nullcontext():
-                    await self._through(line, order)
-                line.transport.close()
+                    reason = await self._through(line, order)
+                if not reason:
+                    line.transport.close()
             else:
                 reason = "the daemon's relay is unknown yet"
-        except aio.AioRpcError as error:
-            reason = error.details() or error.code().name
         except (ConfigError, *LOST) as error:
             reason = str(error)
         finally:
@@ -180,8 +181,10 @@ class Ports:
             if not line.transport.is_closing():
                 line.transport.abort()
 
-    async def _through(self, line: Line, order: CarryOrder) -> None:
-        """Join the connection with a call at the relay. Raises AioRpcError, and those of LOST."""
+    async def _through(self, line: Line, order: CarryOrder) -> str:
+        """Join the connection with a call at the relay, to the end; return why it was lost. Raises
+        ConfigError."""
+        reason = ""
         async with self._channels.use(self._relay()) as channel:
             call: Any = channel.stream_stream(CARRY)()
             try:
@@ -197,9 +200,13 @@ class Ports:
                         group.create_task(self._down(call, line))
                     await self._ended(call)
             except* (aio.AioRpcError, *LOST) as errors:
-                raise first_error(errors) from None
+                reason = _reason(first_error(errors))
+                # Else the errors refer to their own frames, and so keep the call and the relay's
+                # connection open until the next collection of cycles.
+                clear_frames(errors.__traceback__)
             finally:
                 call.cancel()
+        return reason
 
     @contextmanager
     def _wait(self, claim: ClaimId) -> Iterator[None]:
@@ -271,6 +278,12 @@ class Ports:
     async def _throttle(self, size_bytes: int) -> None:
         if self._bucket is not None:
             await asyncio.sleep(self._bucket.reserve(size_bytes, clock.now()))
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, aio.AioRpcError):
+        return error.details() or error.code().name
+    return str(error) or type(error).__name__
 
 
 async def _error_of(call: Any) -> Exception:  # noqa: ANN401 - of a call

@@ -11,7 +11,8 @@
   nothing, and measures the round trip.
 - A lost agent, relay or site resets the connections. New ones are tried for `DIAL_S`, also while
   the program does not listen yet.
-- When the starter shuts its socket, all processes are over: what they sent goes on for `DRAIN_S`.
+- When the starter shuts its socket, all processes are over: what they sent goes on until the agent
+  has it, or nothing of it has moved for `DRAIN_S`.
 """
 
 from __future__ import annotations
@@ -55,9 +56,11 @@ LINE_MAX_BYTES = 4096
 DIAL_S = 20.0
 """Time within which a new connection is tried again while the agent, the relay, or the program that
 is to listen is away."""
-DRAIN_S = 3.0
-"""Time in which what ended processes have sent may still go on."""
+DRAIN_S = 10.0
+"""Longest pause in what ended processes have sent: a site may have a limit, or be slow."""
 AGAIN_S, AGAIN_MAX_S = 0.2, 5.0
+LOOK_MAX_S = 1.0
+"""Longest pause between two looks for the program's listener."""
 TELL_S, TELL_MAX_S = 1.0, 60.0
 """Pause between two counts, which doubles: they are for people, and the last ones for the bill."""
 KEEPALIVE = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -132,8 +135,18 @@ class PortTraffic:
 
     def offer(self, port: Port, pause_s: float = AGAIN_S) -> None:
         """Offer the own port for one connection."""
-        if self._until == math.inf:
+        if not self.is_finishing:
             Offer(self, port, pause_s).dial()
+
+    @property
+    def is_finishing(self) -> bool:
+        """True after the end of all processes."""
+        return self._until < math.inf
+
+    def moved(self) -> None:
+        """Go on for a while after the end of all processes, as something moves."""
+        if self.is_finishing:
+            self._until = boot_now() + DRAIN_S
 
     def _listen(self, use: Use, listener: socket.socket) -> None:
         self.watch.add(
@@ -158,14 +171,14 @@ class PortTraffic:
 
     def _finish(self, _events: int) -> None:
         """Take nothing new; what the processes have sent goes on for a while."""
-        self._until = boot_now() + DRAIN_S
+        self._until = 0.0
+        self.moved()
         self.watch.remove(self._starter.fileno())
         for _port, listener in self.carried.others:
             self.watch.remove(listener.fileno())
             listener.close()
         for connection in list(self.connections):
-            if not connection.is_used:
-                connection.close()
+            connection.program_ended()
 
     def _tick(self) -> None:
         now = boot_now()
@@ -220,11 +233,6 @@ class CarriedConnection(ABC):
         self._left = 0  # of the block that comes
         traffic.connections.add(self)
 
-    @property
-    def is_used(self) -> bool:
-        """True when a process has sent something, or may have."""
-        return self.IS_DIALLER or self._program is not None
-
     def dial(self) -> None:
         """Dial the agent, its addresses in turn."""
         if not self._traffic.addresses:
@@ -249,6 +257,14 @@ class CarriedConnection(ABC):
         dialled.connect_ex(address)
         self._agent = dialled
         self._traffic.watch.add(dialled.fileno(), select.POLLOUT, self._connected)
+
+    def program_ended(self) -> None:
+        """Close if no process can have sent anything, or the agent has all of it."""
+        if self._watched:
+            self._watched = ()
+            self._watch_both()
+        elif not (self.IS_DIALLER or self._program is not None):
+            self.close()
 
     def close(self) -> None:
         """End both sockets at once, with a reset: what is on its way is lost, and they know it."""
@@ -367,14 +383,17 @@ class CarriedConnection(ABC):
 
     def _watch_both(self) -> None:
         """Watch the sockets: each to be read when nothing of it is kept, and to be written when
-        something of the other is. Close in good order once both ends have said all."""
+        something of the other is. Close in good order once both ends have said all, or this one has
+        and is over."""
         assert self._program is not None
         assert self._agent is not None
+        self._traffic.moved()
         state = (self._is_sent, self._is_received, bool(self._to_agent), bool(self._to_program))
         if state == self._watched:
             return
         self._watched = state
-        if self._is_sent and self._is_received and not (self._to_agent or self._to_program):
+        has_all = self._is_received and not self._to_program
+        if self._is_sent and not self._to_agent and (has_all or self._traffic.is_finishing):
             for ended in (self._agent, self._program):
                 self._traffic.watch.remove(ended.fileno())
                 ended.close()
@@ -566,7 +585,7 @@ class Offer(CarriedConnection):
         """Try again later: the program may be about to listen."""
         if boot_now() + self._pause_s < self._until:
             self._traffic.later(self._pause_s, self._reach)
-            self._pause_s *= 2
+            self._pause_s = min(LOOK_MAX_S, 2 * self._pause_s)
             return
         log(f"ports: {self.port.name}: no process of this claim listens at {self.port.port}")
         self.close()
