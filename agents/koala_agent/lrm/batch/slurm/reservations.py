@@ -17,7 +17,7 @@ RESERVATIONS = Command(
     argv=("/usr/bin/env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"),
     keep_s=10.0,
 )
-"""With instants in seconds since the epoch. A figure and an outlook that are due together ask once."""
+"""With instants in seconds since the epoch. Figures and outlook that are due together ask once."""
 LIST_BOOKINGS = """\
 all=$(SLURM_TIME_FORMAT=%s scontrol -o show reservation) || exit
 echo "$all"
