@@ -364,6 +364,8 @@ class Agent:
                 wake_s=idle.wake_s,
                 holes=() if is_low else idle.holes,
                 taken=idle.taken,
+                lists_reservations=idle.reservations is not None,
+                reservations=() if is_low else idle.reservations or (),
             )
             self._link.send_figures(figures, is_due=is_due)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from koala.common.protocol.queue_limits import END_S, hold_room_s, limit_of
 from koala.core.model.claim import Asked, Claim
@@ -12,6 +12,7 @@ from koala.core.model.grid import (
     Link,
     Placement,
     PlacementRequest,
+    Site,
     Unplaceable,
 )
 from koala.core.model.job import Attempt, Claiming, Job, Member
@@ -136,7 +137,34 @@ def free_slots(state: State) -> dict[SiteName, int]:
     return left
 
 
-def view_until_end(state: State, job: Job, view: GridView, now: Instant) -> GridView:
+def view_for(state: State, job: Job, view: GridView, now: Instant) -> GridView:
+    """Return the view with the processors that are idle for a job: as long as its claims last, and
+    in the reservations that it names."""
+    names = {component.reservation for component in job.spec.components}
+    seen = _view_until_end(state, job, view, now)
+    if names == {None}:
+        return seen
+    slots, full = view.slots(), sites_with_full_window(state)
+    reserved = {
+        name: rooms
+        for name in [site.name for site in view.sites]
+        if not state.sites[name].is_probing and slots.get(name, 1) > 0 and name not in full
+        if (rooms := rooms_of(state, state.sites[name], names))
+    }
+    return seen.within(reserved, is_mixed=None in names)
+
+
+def rooms_of(state: State, site: Site, names: Collection[str | None]) -> dict[str, int]:
+    """Return what is idle in reservations of a site, without claims that were asked since."""
+    rooms = {name: idle for name, idle in site.reservations or () if name in names}
+    for claim in [state.ledger[name] for name in site.unreported if rooms]:
+        inside = state.jobs[claim.job].spec.components[claim.component].reservation
+        if inside in rooms and not claim.is_ticket:
+            rooms[inside] -= claim.processors
+    return rooms
+
+
+def _view_until_end(state: State, job: Job, view: GridView, now: Instant) -> GridView:
     """Return the view with the processors that are idle for as long as a job's claims last: no
     longer than their time limits."""
     if not view.sites_with_holes:

@@ -46,7 +46,7 @@ def needs_resources(components: Sequence[ComponentSpec], sites: Iterable[Site]) 
     for c in components:
         if c.sites or c.gpus or c.constraint or c.licenses:
             return True
-        if c.queue or c.memory_min_mb:
+        if c.queue or c.memory_min_mb or c.reservation:
             return True
     limited = [site.facts for site in sites if site.facts.resources.queues]
     return any(_beyond_limits(c, facts) for facts in limited for c in components)
@@ -82,6 +82,16 @@ def may_have_gpus(component: ComponentSpec, site: Site) -> bool:
     return bool(component.gpus) and not is_told
 
 
+def may_be_reserved(component: ComponentSpec, site: Site) -> bool:
+    """Return True if a site lacks only the reservation that a component names: it may be made, or
+    was a moment ago."""
+    if not component.reservation or "reservation" not in site.facts.honours:
+        return False
+    told = site.reservations
+    is_unknown = told is not None and component.reservation not in dict(told)
+    return is_unknown and not describe_missing(replace(component, reservation=None), site)
+
+
 def describe_missing(component: ComponentSpec, site: Site) -> str:
     """Describe what a site lacks for a component now, idle or busy; empty if nothing is known to
     be missing. Processors do not count."""
@@ -97,10 +107,10 @@ def describe_missing(component: ComponentSpec, site: Site) -> str:
         return f"has {has.host_gpus} GPUs on a host, for each process"
     if component.gpu_type and component.gpu_type not in has.gpu_types:
         return f"has no GPUs of type {component.gpu_type} ({_list(has.gpu_types)})"
-    for name, wish in (("constraint", component.constraint), ("licenses", component.licenses)):
-        if wish and name not in facts.honours:
+    for name in ("constraint", "licenses", "reservation"):
+        if getattr(component, name) and name not in facts.honours:
             return f"takes no {name}"
-    if beyond := _beyond_limits(component, facts):
+    if beyond := _beyond_limits(component, facts) or _missing_reservation(component, site):
         return beyond
     if not has.is_complete:
         return ""
@@ -117,6 +127,13 @@ def _missing_feature(component: ComponentSpec, facts: SiteFacts) -> str:
     features = constraint.split("&") if _FEATURES.fullmatch(constraint) else []
     missing = next((feature for feature in features if feature not in known), "")
     return f"has no hosts with {missing} ({_list(known)})" if missing else ""
+
+
+def _missing_reservation(component: ComponentSpec, site: Site) -> str:
+    known = None if site.reservations is None else dict(site.reservations)
+    if not component.reservation or known is None or component.reservation in known:
+        return ""
+    return f"has no reservation {component.reservation} ({_list(known)})"
 
 
 def _missing_license(component: ComponentSpec, facts: SiteFacts) -> str:
@@ -208,6 +225,7 @@ def describe_needs(component: ComponentSpec) -> str:
         f"constraint {component.constraint}" if component.constraint else "",
         f"licences: {licenses}" if licenses else "",
         f"queue {component.queue}" if component.queue else "",
+        f"reservation {component.reservation}" if component.reservation else "",
         f"{component.memory_min_mb} MB for a process" if component.memory_min_mb else "",
     )
     return ", ".join(filter(None, words))
@@ -245,6 +263,8 @@ def respecting_resources(
         assignments: list[Assignment] = []
         for part in sorted(request.parts, key=lambda part: _rank(part, spec)):
             component = spec.components[part.component]
+            if part.processors != component.processors:  # one by which a job grows
+                component = replace(component, processors=part.processors)
             gpus = component.gpus or 0
             able = able_sites(component, sites, request.user)
             taken = {name: occupied(component, site.facts) for name, site in able.items()}
@@ -254,7 +274,7 @@ def respecting_resources(
                 for s in trial.sites
                 if s.name not in able
                 or trial.gpus_at(s.name) < gpus
-                or trial.idle_at(s.name) < taken[s.name]
+                or trial.room_at(s.name, component.reservation) < taken[s.name]
             )
             beside = (*request.beside, *(a.site for a in assignments))
             answer = place(replace(request, parts=(part,), beside=beside), seen)
@@ -262,7 +282,7 @@ def respecting_resources(
                 reason = _why_not(component, part.site, able, sites, trial, request.user)
                 return replace(answer, reason=reason or answer.reason)
             (a,) = answer.assignments
-            trial.take(a.site, taken[a.site], gpus)
+            trial.take(a.site, taken[a.site], gpus, reservation=component.reservation)
             trial.book(a)
             assignments.append(a)
         return Placement(
@@ -292,9 +312,12 @@ def _why_not(
     if not here:
         return describe_lack(component, [sites[name] for name in seen]) if seen else ""
     gpus = component.gpus or 0
-    if not gpus or any(view.gpus_at(name) >= gpus for name in here):
-        return ""
-    here.sort(key=lambda name: -view.gpus_at(name))
-    words = [f"{name} has {view.gpus_at(name)} idle" for name in here[:SITES_NAMED]]
+    idle = {name: view.gpus_at(name) for name in here}
+    if not gpus or any(count >= gpus for count in idle.values()):
+        idle = {name: view.room_at(name, component.reservation) for name in here}
+        if not component.reservation or max(idle.values()) >= component.processors:
+            return ""
+    here.sort(key=lambda name: -idle[name])
+    words = [f"{name} has {idle[name]} idle" for name in here[:SITES_NAMED]]
     more = ", ..." if len(here) > SITES_NAMED else ""
     return f"needs {describe_needs(component)}; {', '.join(words)}{more}"

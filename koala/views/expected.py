@@ -191,6 +191,8 @@ def _sooner(
     and the others tell."""
     job = state.jobs[attempt.job]
     spec = job.spec.components[component]
+    if spec.reservation is not None:  # no site tells an outlook of one
+        return
     start_s = FOREVER if wait.start_at is None else max(0.0, float(wait.start_at) - now)
     soon_s = FASTER * start_s
     run_s = spec.wall_time_s or ENDLESS_S

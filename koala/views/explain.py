@@ -46,9 +46,9 @@ from koala.core.queries import (
     is_held,
     placement_policy,
     starts_early,
-    view_until_end,
+    view_for,
 )
-from koala.core.resources import describe_cut
+from koala.core.resources import describe_cut, describe_lack, describe_missing
 from koala.core.sites import is_usable
 from koala.core.splitting import describe_unsplit, empty_rooms, most_of
 from koala.core.state import State
@@ -163,7 +163,7 @@ def _placing(state: State, job: Job, queues: SiteQueues, now: Instant) -> list[s
         return _timed(state, job, queues, now)
     lines = state.scanner.explain(state, job, now)
     closed = sites_closed_to(state, job, now)
-    view = view_until_end(state, job, grid_view_of(state), now)
+    view = view_for(state, job, grid_view_of(state), now)
     view = without_closed_sites(state, job, view, now)
     answer = placement_policy(state, job)(whole_request(state, job, now), view)
     misfit = _misfit(state, job)
@@ -225,7 +225,10 @@ def _misfit(state: State, job: Job) -> str:
         if split is not None:
             rooms = empty_rooms(spec, sites)
             if not most_of(split, rooms):
-                return f"{split.describe()}: {describe_unsplit(split, rooms)}; {what}"
+                part = spec.components[0]
+                is_lacking = all(describe_missing(part, site) for site in sites)
+                lack = describe_lack(part, sites) if is_lacking else describe_unsplit(split, rooms)
+                return f"{split.describe()}: {lack}; {what}"
             continue
         capacities = capacities_of(sites, spec.owner, most)
         if not may_fit(requirements, needed, capacities):

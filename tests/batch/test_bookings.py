@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from koala.common.protocol.messages import Resources
+from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.environments import of_commands
 from koala_agent.lrm.dialect import LATE_S, Dialect
@@ -29,6 +30,7 @@ from koala_agent.transport.interface import Answer, Command
 from koala_agent.transport.shell import Shell
 from tests.batch.conftest import Serve, cleared
 from tests.batch.systems.grids import ours
+from tests.batch.systems.oar import OARCluster
 from tests.batch.systems.system import System
 from tests.harness.moments import until
 from tests.lrm.harness import Ask
@@ -79,6 +81,15 @@ def reserved(system: System, begins_at: int) -> str:
     when = (f"starttime=uts{begins_at}", "duration=10", "users=root", f"tres=cpu={RESERVED}")
     system.run("scontrol", "create", "reservation", "reservationname=course", *when)
     return "course"
+
+
+def end_reservation(system: System, name: str) -> None:
+    """End a reservation while jobs run and wait in it, which Slurm lets nobody delete."""
+    if system.kind == "slurm":
+        until = f"endtime=uts{math.ceil(time.time()) + 1}"
+        system.run("scontrol", "update", f"reservationname={name}", until)
+    else:
+        system.unbook(name)
 
 
 def booked(placeholder: Placeholder, in_s: float) -> Placeholder:
@@ -231,6 +242,23 @@ async def test_after_a_crash_a_claim_is_bound_to_its_booking_or_gives_it_back(
         await until(lambda: not ours(system))
 
 
+@pytest.mark.parametrize("system", ["oar"], indirect=True)
+async def test_a_booking_whose_command_had_no_answer_can_be_had_and_given_back(
+    serve: Serve, ask: Ask, system: System
+) -> None:
+    """OAR keeps one whose command ended for minutes, and no oardel ends it."""
+    assert isinstance(system, OARCluster)
+    hasty = Shell(environment=of_commands(system.environment), limit_s=6.0)
+    async with serve(kill=False, runner=hasty) as (manager, _):
+        await manager.listing()
+        with system.server_away(), pytest.raises(LocalManagerError):
+            await manager.submit(booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 600.0))
+    async with serve() as (manager, _):
+        await until(lambda: "Scheduled" in system.run("oarstat", "-f"))
+        await manager.withdraw(CLAIM)
+        await until(lambda: not ours(system))
+
+
 async def test_what_no_claim_has_is_given_back(
     serve: Serve, ask: Ask, system: System, dialect: Dialect, tmp_path: Path
 ) -> None:
@@ -313,7 +341,8 @@ async def test_an_account_that_loses_the_right_books_no_more_and_gives_back_once
 async def test_a_claim_in_a_reservation_that_exists_starts_there_and_is_expected_when_it_begins(
     serve: Serve, ask: Ask, system: System, dialect: Dialect
 ) -> None:
-    """All else is in use; nobody takes it for a booking of ours."""
+    """All else is in use; nobody takes it for a booking of ours. What could not run in it is
+    refused, and what waits when it is over ends by no fault of the site."""
     async with serve(dialect=dialect) as (manager, witness):
         await witness.until(Idle, lambda _: True)
         begins_at = math.ceil(time.time() + SOON_S)
@@ -327,11 +356,33 @@ async def test_a_claim_in_a_reservation_that_exists_starts_there_and_is_expected
         assert -1 <= time.time() - begins_at < LATE_S
         assert (await witness.ended(CLAIM)).cause is EndCause.EXITED
         wrong = replace(ask(OTHER), resources=Resources(reservation="other"))
-        with pytest.raises(RequestRefusedError, match=f"other does not exist .expected.* {name}"):
-            await manager.submit(wrong)
-        told = await witness.until(Idle, lambda _: True)
-        assert told.trouble == ""
-        system.unbook(name)
+        large = replace(ask(OTHER, processors=RESERVED + 1), resources=inside)
+        long = replace(ask(OTHER, time_limit_s=3600.0), resources=inside)
+        for asked, why in (
+            (wrong, f"other does not exist .expected.* {name}"),
+            (large, "has 8 processors .asked 9"),
+            (long, "lasts [0-9]+ .* .expected at least 60 min"),
+        ):
+            with pytest.raises(RequestRefusedError, match=why):
+                await manager.submit(asked)
+        told = await witness.until(Idle, lambda one: one.reservations == ((name, RESERVED),))
+        assert (told.processors, told.startable, told.trouble) == (16, 0, "")
+        whole = replace(ask("j4/1/0/1", processors=RESERVED, time_limit_s=60.0), resources=inside)
+        await manager.submit(whole)
+        await begun(witness, whole.claim)
+        for claim in (late := ("j5/1/0/1", "j5/1/0/2")):
+            asked = replace(ask(claim, processors=1, time_limit_s=60.0), resources=inside)
+            await manager.submit(replace(asked, is_gated=True))
+        await witness.until(Idle, lambda one: one.reservations == ((name, 0),) and bool(one.waits))
+        gate = manager.gate
+        end_reservation(system, name)
+        for claim in late:
+            end = await witness.ended(claim, within_s=90.0)
+            assert end.cause is EndCause.CANCELLED_BY_SITE
+        await manager.withdraw(whole.claim)
+        await witness.ended(whole.claim)
+        told = await manager.idle()
+        assert (manager.gate, told.trouble) == (gate, ""), "no gate is to blame"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from koala.core.model.actions import CancelTransfer, ClaimProcessors, StartTrans
 from koala.core.model.events import SiteRegistered, SiteReported
 from koala.core.model.grid import Site, SiteFacts
 from koala.core.model.job_spec import ComponentSpec
-from koala.core.model.values import JobId, SiteName
+from koala.core.model.values import JobId, SiteName, UserName
 from koala.core.resources import describe_missing
 from koala.policies import chosen
 from koala.views.documents import sites_document
@@ -162,11 +162,42 @@ def test_what_a_site_lacks(component: dict[str, object], missing: str) -> None:
 
 def test_a_site_that_does_not_take_an_attribute() -> None:
     site = Site(name=SiteName("delft"), facts=SiteFacts(processors=4, resources=HAS))
-    for wish in ({"constraint": "ib"}, {"licenses": (("matlab", 1),)}):
+    for wish in ({"constraint": "ib"}, {"licenses": (("matlab", 1),)}, {"reservation": "r"}):
         (name,) = wish
         assert describe_missing(ComponentSpec(executable="x", **wish), site) == f"takes no {name}"
     for handed in ({"queue": "night"}, {"memory_min_mb": 2000}):  # ignored there, with a warning
         assert describe_missing(ComponentSpec(executable="x", **handed), site) == ""
+
+
+def reserved(script: Script, idle: int, **rooms: int) -> None:
+    """Delft, with what is idle for anybody and in reservations."""
+    told = SiteReported(
+        site=SiteName("delft"), idle=idle, through=0, reservations=tuple(rooms.items())
+    )
+    script.tell(told)
+
+
+@pytest.mark.parametrize("policy", PLACERS)
+def test_a_component_has_what_is_idle_in_the_reservation_that_it_names(
+    policy: str, begin: Begin
+) -> None:
+    script = begin(policies=chosen(placement=policy), count_placed=False)
+    owned = a_site("delft", 16, honours=("reservation",), idle=4, users=(UserName("ann"),))
+    script.tell(owned, a_site("leiden", 8))
+    reserved(script, 4, course=12, lab=2)
+    mixed = (a_component(6, reservation="course"), a_component(8))
+    script.tell(a_job("mixed", *mixed, owner=UserName("ann")))
+    assert sorted(map(str, sites_of(script, "mixed"))) == ["delft", "leiden"]
+    script.tell(a_job("plain", 4, owner=UserName("ann")))
+    assert sites_of(script, "plain") == ["delft"]
+    script.tell(a_job("too-many", a_component(7, reservation="course"), owner=UserName("ann")))
+    assert "needs reservation course; delft has 6 idle" in " ".join(_why(script, "too-many"))
+    script.tell(a_job("unknown", a_component(1, reservation="exam"), owner=UserName("ann")))
+    lacks = "delft has no reservation exam (it has course, lab), leiden takes no reservation"
+    assert lacks in " ".join(_why(script, "unknown"))
+    reserved(script, 0, exam=1, course=13)
+    claims = script.take(ClaimProcessors)
+    assert {claim.claim.split("/")[0] for claim in claims} == {"too-many", "unknown"}
 
 
 def test_jobs_go_to_the_site_with_the_features_and_licences(script: Script) -> None:

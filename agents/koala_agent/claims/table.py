@@ -701,8 +701,9 @@ class ClaimTable:
         self._withdraw(claim, ClaimEnd(kind=EndKind.REFUSED, reason=reason))
 
     def _note_refused(self, hold: Hold, reason: str) -> None:
-        """Note the refusal of a ticket for the site's administrator; that of a booking is none."""
-        if hold.waits and not hold.begins_at:
+        """Note the refusal of a ticket for the site's administrator; that of a booking is none, nor
+        is one in a reservation."""
+        if hold.waits and not hold.begins_at and not hold.program.reservation:
             self._refused = (self._now, reason)
 
     def _retry_at(self, claim: Claim, state: Asked) -> float:

@@ -102,6 +102,7 @@ class Figures:
     - `closed`: words for people: how many nobody uses, and why they are not to be had.
     - `shut_queues` start no job now, each with words for why, where no reason of a job says it.
     - `booked`: bookings of anybody, with the idle processors that they keep, or will.
+    - `reservations`: those that claims may name; None where none can, or they are unknown.
     - `is_settling`: it will soon be otherwise, as while jobs are being ended.
     """
 
@@ -119,6 +120,7 @@ class Figures:
     closed: tuple[str, ...] = ()
     shut_queues: Mapping[str, str] = field(default_factory=dict)
     booked: tuple[Booking, ...] = ()
+    reservations: tuple[Booking, ...] | None = None
     is_settling: bool = False
 
 
@@ -189,7 +191,8 @@ that look once a minute are later on a busy server."""
 class Booking:
     """Booking, as a listing has it. `trouble` is why it cannot be had as things are now, as when
     one of its machines has failed; empty for none. `processors` are those of ours that it has and
-    no job of it uses, between two instants in seconds since the epoch."""
+    no job of it uses, between two instants in seconds since the epoch. Jobs of one that `is_open`
+    may begin before, end after it, and have other processors."""
 
     number: str
     name: str
@@ -197,6 +200,7 @@ class Booking:
     processors: int = 0
     begins_at: float = 0.0
     ends_at: float = math.inf
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,7 +336,8 @@ class Dialect(ABC):
         return None
 
     def read_reservations(self, answer: Answer) -> Sequence[Booking]:
-        """Parse the reservations; claims name them by their numbers."""
+        """Parse the reservations with all processors that they have; claims name them by their
+        numbers."""
         return ()
 
     def booking(self) -> tuple[Command, ...]:

@@ -174,7 +174,8 @@ class Idle:
     `trouble` says it. `asleep` of the startable ones are powered down, and up after `wake_s`.
     `holes` are more processors that are startable for claims that end soon. `taken` are those of
     our claims that have another number than they asked for. `commands` are those that were run at
-    the batch system lately.
+    the batch system lately. `reservations` are those that claims may name, with the processors
+    that are idle in each; None where they are unknown.
     """
 
     processors: int
@@ -195,6 +196,7 @@ class Idle:
     wake_s: float = 0.0
     holes: tuple[messages.Hole, ...] = ()
     taken: tuple[messages.Taken, ...] = ()
+    reservations: messages.NamedCounts | None = None
 
 
 OnReport = Callable[[Listed | Idle], None]

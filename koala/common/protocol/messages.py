@@ -58,6 +58,9 @@ FileName: TypeAlias = Annotated[str, Text(least=1, most=FILE_NAME_MAX)]
 NO_SITE = SiteName("")
 Took: TypeAlias = Annotated[float, Amount()]
 Names: TypeAlias = Annotated[tuple[Annotated[str, Printable()], ...], Truncated(NAMES_MAX)]
+NamedCounts: TypeAlias = Annotated[
+    tuple[tuple[Annotated[str, Printable()], int], ...], Truncated(NAMES_MAX)
+]
 
 # Parts of several messages -----------------------------------------------------------------------
 
@@ -224,9 +227,7 @@ class SiteResources:
     gpu_types: Names = ()
     host_memory_mb: Size = 0
     features: Names = ()
-    licenses: Annotated[
-        tuple[tuple[Annotated[str, Printable()], int], ...], Truncated(NAMES_MAX)
-    ] = ()
+    licenses: NamedCounts = ()
     queues: Annotated[tuple[Queue, ...], Truncated(NAMES_MAX)] = ()
     is_complete: bool = False
     host_processors: Processors = 0
@@ -510,7 +511,8 @@ class SiteFigures:
     `why_idle` says why no more processors are idle; empty where all are. Of the idle ones `asleep`
     are powered down, and up after `wake_s`. `holes` are more of them, for a short time. `taken` are
     the processors that the local manager gave to claims that asked for another number. `commands`
-    says how many were run at the batch system in the last minute.
+    says how many were run at the batch system in the last minute. A site that `lists_reservations`
+    has no other `reservations` than these, each with the processors that are idle in it now.
     """
 
     idle: Processors
@@ -532,6 +534,8 @@ class SiteFigures:
     wake_s: Annotated[float, Amount()] = 0.0
     holes: Annotated[tuple[Hole, ...], Truncated(HOLES_MAX)] = ()
     taken: Annotated[tuple[Taken, ...], Truncated(WAITS_MAX)] = ()
+    lists_reservations: bool = False
+    reservations: NamedCounts = ()
 
 
 # Orders about claims -----------------------------------------------------------------------------

@@ -132,6 +132,8 @@ class SiteReported:
     wake_s: Seconds = 0.0  # until those are up
     holes: tuple[tuple[int, Seconds], ...] = ()  # more that are idle for claims that end so soon
     taken: tuple[tuple[ClaimId, int], ...] = ()  # processors of claims that have others than asked
+    # Idle processors of each reservation that claims may name; None: unknown.
+    reservations: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,7 @@ class Site:
     reported_asleep: int = 0  # idle ones that are powered down
     wake_s: Seconds = 0.0  # until those are up
     holes: tuple[tuple[int, Instant], ...] = ()  # more idle ones, for claims that end by then
+    reservations: tuple[tuple[str, int], ...] | None = None  # as in SiteReported
     rtt_s: Seconds = 0.0
     asks: int = 0  # claims asked here so far; also the number of the last one
     unreported: dict[ClaimId, tuple[int, int]] = field(
@@ -298,6 +299,7 @@ class GridView:
         self._probing: dict[SiteName, bool] = {}
         self._units: dict[SiteName, int] = {}
         self._holes: dict[SiteName, tuple[tuple[int, Instant], ...]] = {}
+        self._reserved: dict[SiteName, dict[str, int]] = {}
         for site in self.sites:  # in one loop, because each claiming try makes a view
             name = site.name
             self._idle[name] = site.idle
@@ -368,11 +370,32 @@ class GridView:
             most = max([count for count, until in self._holes[site] if until >= end], default=0)
             if most > self._idle[site]:
                 more[site] = most
-        if not more:
-            return self
-        view = self.copy()
-        vars(view).update(_idle=self._idle | more, _idle_max=None, _idle_sum=None)
+        return self._with(more) if more else self
+
+    def within(self, reserved: Mapping[SiteName, dict[str, int]], *, is_mixed: bool) -> GridView:
+        """Return the view for a job that names reservations, with what is idle in these; if it
+        `is_mixed`, what others may have is idle for some of its components, too."""
+        view = self._with(
+            {
+                site: sum(rooms.values()) + (self._idle[site] if is_mixed else 0)
+                for site, rooms in reserved.items()
+            }
+        )
+        vars(view).update(_reserved={site: dict(rooms) for site, rooms in reserved.items()})
         return view
+
+    def _with(self, idle: Mapping[SiteName, int]) -> GridView:
+        view = self.copy()
+        vars(view).update(_idle={**self._idle, **idle}, _idle_max=None, _idle_sum=None)
+        return view
+
+    def room_at(self, site: SiteName, reservation: str | None) -> int:
+        """Return the processors of a site that are idle for a component in this reservation, or in
+        none."""
+        idle, rooms = self.idle_at(site), self._reserved.get(site, {})
+        if reservation in rooms:
+            return min(idle, rooms[reservation])
+        return idle - sum(rooms.values())
 
     def idle_at(self, site: SiteName) -> int:
         """Return the idle processors of one site; 0 when it is not usable."""
@@ -427,6 +450,7 @@ class GridView:
         view = copy(self)
         own = {"_idle": dict(self._idle), "_slots": self.slots(), "_free": self.free()}
         own |= {"_gpus": dict(self._gpus), "_holes": dict(self._holes)}
+        own["_reserved"] = {site: dict(rooms) for site, rooms in self._reserved.items()}
         vars(view).update(own, _refused=set(), _places={})
         return view
 
@@ -459,10 +483,14 @@ class GridView:
         self._places.clear()
         self._refused.clear()
 
-    def take(self, site: SiteName, processors: int, gpus: int = 0) -> None:
+    def take(
+        self, site: SiteName, processors: int, gpus: int = 0, *, reservation: str | None = None
+    ) -> None:
         """Count a component placed in this scan, or claimed in this try."""
         unit = self._units.get(site, 1)
         taken = -(-processors // unit) * unit
+        if reservation in (rooms := self._reserved.get(site, {})):
+            rooms[reservation] -= taken
         self._idle[site] -= taken
         if site in self._holes:
             self._idle[site] = max(0, self._idle[site])  # it may have gone into a hole

@@ -87,7 +87,7 @@ def try_to_claim(state: State, attempt: Attempt, now: Instant) -> None:
     job.tried_at = now
     policies = state.policies
     claim = policies.claim if job.deadline_at is None else policies.claim_timed
-    view = queries.view_until_end(state, job, queries.grid_view_of(state, job), now)
+    view = queries.view_for(state, job, queries.grid_view_of(state, job), now)
     question = claim_question(state, job, attempt, view, now)
     plan = state.recorder.ask(lambda: claim(question, view, queries.placement_policy(state, job)))
     assert isinstance(plan, ClaimPlan), plan
@@ -340,10 +340,13 @@ def new_claim(
 
 
 def order_claim(state: State, attempt: Attempt, claim: Claim) -> None:
-    """Order a new claim from its site. A ticket takes no processors before it starts."""
-    gpus = state.jobs[claim.job].spec.components[claim.component].gpus or 0
-    taken = (0, 0) if claim.is_ticket else (claim.processors, gpus)
-    claim.ask_number = note_ask(state.sites[claim.site], claim.id, *taken)
+    """Order a new claim from its site. A ticket takes no processors before it starts, and a claim
+    in a reservation none that others could have."""
+    component = state.jobs[claim.job].spec.components[claim.component]
+    site = state.sites[claim.site]
+    is_inside = component.reservation in dict(site.reservations or ())
+    taken = (0 if is_inside else claim.processors, component.gpus or 0)
+    claim.ask_number = note_ask(site, claim.id, *((0, 0) if claim.is_ticket else taken))
     state.ledger[claim.id] = claim
     state.actions.append(hold(state, attempt, claim))
 
@@ -426,7 +429,7 @@ def split_rest(state: State, job: Job, attempt: Attempt, now: Instant) -> bool:
             parts_max=split.parts_max - len(held_at),
         ),
     )
-    view = queries.view_until_end(state, job, queries.grid_view_of(state, job), now)
+    view = queries.view_for(state, job, queries.grid_view_of(state, job), now)
     seen = without_closed_sites(state, job, view, now).copy()
     seen.close([m.site for m in lacking if m.claims and m.site is not None])
     seen.close(held_at if job.spec.distinct else [])

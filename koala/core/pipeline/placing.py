@@ -85,7 +85,7 @@ def on_try_due(state: State, job: Job, now: Instant) -> None:
     view = queries.grid_view_of(state)
     placement = Placement(assignments=())
     if job.spec.split is not None:  # its components must be known before they are tried
-        fit = without_closed_sites(state, job, queries.view_until_end(state, job, view, now), now)
+        fit = without_closed_sites(state, job, queries.view_for(state, job, view, now), now)
         placement = ask_placement(state, job, whole_request(state, job, now), fit) or placement
     place(state, job, placement, view, now)
     admit(state, now)
@@ -184,7 +184,7 @@ def try_to_place(state: State, job: Job, view: GridView, now: Instant) -> bool:
     if excess_of(state, job):
         return False
     job.placement_tries += 1
-    fit = queries.view_until_end(state, job, view, now)
+    fit = queries.view_for(state, job, view, now)
     seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
     needed = job.needed
     is_whole = needed == len(job.spec.components)
@@ -323,7 +323,8 @@ def place_in_queues(state: State, job: Job, now: Instant) -> bool:
     asked: dict[SiteName, int] = {}
     for assignment in placement.assignments:
         asked[assignment.site] = asked.get(assignment.site, 0) + _size_of(job, assignment)
-    if not any(are_others_in_the_way(state, site, asked[site]) for site in asked):
+    is_reserved = any(component.reservation for component in job.spec.components)
+    if not is_reserved and not any(are_others_in_the_way(state, at, asked[at]) for at in asked):
         return False
     view = _queues_view(state, job, closed)
     attempt = begin_attempt(state, job, placement, view, now)
@@ -427,7 +428,7 @@ def move_to_idle_sites(state: State, now: Instant) -> None:
     view = queries.grid_view_of(state)
     for attempt in waiting:
         job = state.jobs[attempt.job]
-        fit = queries.view_until_end(state, job, view, now)
+        fit = queries.view_for(state, job, view, now)
         seen = without_closed_sites(state, job, fit, now) if job.refusals else fit
         again_at = attempt.placed_at + state.parameters.ticket_plan_s
         size, of = job.room_min

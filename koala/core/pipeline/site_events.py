@@ -178,6 +178,8 @@ def on_reported(state: State, event: ev.SiteReported, now: Instant) -> None:
         if (claim := state.ledger.get(name)) is not None and claim.site == site.name:
             claim.processors = processors
     site.has_told_resources |= event.tells_resources
+    is_more_idle |= bool(set(event.reservations or ()) - set(site.reservations or ()))
+    site.reservations = event.reservations
     gpus = event.idle_gpus
     is_more_idle |= note_report(site, idle=event.idle, through=event.through, idle_gpus=gpus)
     if is_more_idle:

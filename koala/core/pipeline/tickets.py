@@ -118,7 +118,7 @@ def are_others_in_the_way(state: State, site: SiteName, processors: int) -> bool
 
 
 def _has_others(site: Site) -> bool:
-    return site.reported_queued > 0 or site.reported_local > 0
+    return site.reported_queued > 0 or site.reported_local > 0 or bool(site.reservations)
 
 
 def tickets_left(state: State, job: Job) -> int:
@@ -291,9 +291,11 @@ def _part(
 
 
 def _may_book(site: Site, job: Job, member: Member) -> bool:
-    """Return True if a site may be booked for a component: for no run without a limit."""
-    is_limited = job.spec.component(member.component).wall_time_s is not None
-    return bool(site.facts.books) and is_limited and is_usable(site)
+    """Return True if a site may be booked for a component: for no run without a limit, nor for one
+    that has a reservation."""
+    component = job.spec.component(member.component)
+    is_bookable = component.wall_time_s is not None and component.reservation is None
+    return bool(site.facts.books) and is_bookable and is_usable(site)
 
 
 def _is_clear(state: State, attempt: Attempt, site: SiteName) -> bool:
@@ -567,6 +569,8 @@ def on_hold_lost(
     job = state.jobs[attempt.job]
     _end_hold(member, now)
     member.refusal = end.describe()
+    label = job.spec.label(member.component)
+    state.announce(job, f"component {label} has lost {member.site}: {end.describe()}", now)
     if end.kind in SITE_FAULTS and end.kind is not EndKind.LEASE:  # that may be the daemon's
         job.failures += 1
         assert member.site is not None

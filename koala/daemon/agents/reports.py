@@ -189,6 +189,7 @@ def _of_site(
             if (claim := scheduler.ledger.get(wait.claim)) is not None and claim.site == name
         ),
         outlook=tuple((row.processors, row.run_s, row.start_in_s) for row in report.outlook),
+        reservations=report.reservations if report.lists_reservations else None,
     )
 
 
@@ -211,6 +212,7 @@ def with_round_trip(
         asleep=site.reported_asleep,
         wake_s=site.wake_s,
         holes=tuple((count, min(until - now, ENDLESS_S)) for count, until in site.holes),
+        reservations=site.reservations,
     )
 
 

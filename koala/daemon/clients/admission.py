@@ -35,7 +35,14 @@ from koala.core.model.tcp_paths import has_ports
 from koala.core.model.values import Instant, SiteName, UserName
 from koala.core.policy_api import PlacementPolicy
 from koala.core.queries import demand_of
-from koala.core.resources import able_sites, describe_cut, describe_lack, may_have_gpus, occupied
+from koala.core.resources import (
+    able_sites,
+    describe_cut,
+    describe_lack,
+    may_be_reserved,
+    may_have_gpus,
+    occupied,
+)
 from koala.core.scheduler import Scheduler
 from koala.core.sites import is_usable
 from koala.core.splitting import describe_unsplit, empty_rooms, most_of
@@ -65,7 +72,8 @@ class Verdicts:
         """Drop all verdicts on another grid; return these for jobs until the grid may change."""
         grid: list[object] = [scheduler.policies.place, scheduler.parameters]
         for site in scheduler.sites.values():
-            grid += (site.name, site.facts, is_usable(site), site.has_told_resources)
+            told = (site.has_told_resources, tuple(dict(site.reservations or ())))
+            grid += (site.name, site.facts, is_usable(site), *told)
         if grid != self._grid or len(self._known) >= VERDICTS_MAX:
             self._grid = grid
             self._known.clear()
@@ -168,13 +176,13 @@ def _check_components(
                     _require_site(label, name, sites, unseen)
             if component.site is None:
                 able = _able(label, component, sites, spec.owner, is_known=not unseen)
-                concerns += _unknown_gpus(label, component, able)
+                concerns += _awaited(label, component, able)
                 _check_size(label, component.processors, able, unseen)
             elif component.site not in unseen:
                 _require_site(label, component.site, sites, unseen)
                 here = {component.site: sites[component.site]}
                 able = _able(label, component, here, spec.owner, is_known=True)
-                concerns += _unknown_gpus(label, component, able)
+                concerns += _awaited(label, component, able)
                 _check_fixed(label, component.processors, sites[component.site])
         except _TooLargeError as error:
             if spec.quorum is None and component.start_type is StartType.STRICT:
@@ -211,19 +219,26 @@ def _able(
     """Return the sites that lack nothing for a component, as far as they have told what they have;
     there must be one if all are known."""
     able = able_sites(component, sites, owner)
-    able |= {name: site for name, site in sites.items() if may_have_gpus(component, site)}
+    able |= {name: site for name, site in sites.items() if _may_come(component, site)}
     if is_known and sites and not able:
         message = f"component {label} {describe_lack(component, sites.values())}"
         raise _TooLargeError(message, Lack(component=label, site=component.site))
     return able
 
 
-def _unknown_gpus(label: str, component: ComponentSpec, able: Mapping[SiteName, Site]) -> list[str]:
-    """Warn of a component that only sites could take that have not told their GPUs yet."""
-    if not able or not all(may_have_gpus(component, site) for site in able.values()):
+def _may_come(component: ComponentSpec, site: Site) -> bool:
+    """Return True if a site may have soon what it lacks for a component."""
+    return may_have_gpus(component, site) or may_be_reserved(component, site)
+
+
+def _awaited(label: str, component: ComponentSpec, able: Mapping[SiteName, Site]) -> list[str]:
+    """Warn of a component that waits for what sites do not have, as far as they have told."""
+    if not able or not all(_may_come(component, site) for site in able.values()):
         return []
     lack = describe_lack(component, able.values())
-    return [f"component {label} {lack}: it waits for the first report of its batch system"]
+    is_told = not any(may_have_gpus(component, site) for site in able.values())
+    report = "another report" if is_told else "the first report"
+    return [f"component {label} {lack}: it waits for {report} of its batch system"]
 
 
 def _check_together(
@@ -296,7 +311,7 @@ def _check_split(
     if not most_of(split, rooms):
         if unseen:
             return [*concerns, f"{asked}; the job waits for sites that have not registered yet"]
-        if any(may_have_gpus(smallest.components[0], site) for site in sites.values()):
+        if any(_may_come(smallest.components[0], site) for site in sites.values()):
             return concerns
         raise RejectedError(
             f"the job can never start: {asked} (expected bounds that fit when nothing else runs)",

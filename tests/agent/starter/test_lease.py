@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala_agent.starter.events import Connected, Disconnected, ProcessesCounted
+from koala_agent.starter.events import Connected, CountProcesses, Disconnected, ProcessesCounted
 from tests.agent.starter.starter_script import StarterScript, ends, the_end
 
 
@@ -21,6 +21,15 @@ def test_after_the_pass_the_run_lease_counts() -> None:
     assert not ends(script.woken(599.0))
     assert ends(script.woken(600.0))
     assert the_end(script.tell(ProcessesCounted(left=0), 600.0))["kind"] == "lease"
+
+
+def test_processes_are_counted_again_after_a_pause_however_long_a_count_takes() -> None:
+    """Else nothing is heard of those on other machines, and the end never comes."""
+    script = StarterScript()
+    script.running()
+    assert CountProcesses() in script.woken(600.0)
+    assert CountProcesses() not in script.tell(ProcessesCounted(left=1), 601.0)
+    assert CountProcesses() in script.woken(601.1)
 
 
 def test_a_lease_that_an_administrator_made_shorter_counts_from_the_next_answer() -> None:

@@ -79,9 +79,21 @@ class OARCluster(System):
 
     def restart_server(self) -> None:
         """SIGKILL for OAR's server and all its parts, and another one."""
-        session = (self.folder / "server.pid").read_text().strip()
-        subprocess.run(["pkill", "-KILL", "-s", session], check=True)
+        self._signal_server("KILL")
         self._start("server")
+
+    @contextmanager
+    def server_away(self) -> Iterator[None]:
+        """The server stands still: what is submitted is not scheduled."""
+        self._signal_server("STOP")
+        try:
+            yield
+        finally:
+            self._signal_server("CONT")
+
+    def _signal_server(self, name: str) -> None:
+        session = (self.folder / "server.pid").read_text().strip()
+        subprocess.run(["pkill", f"-{name}", "-s", session], check=True)
 
     def _start(self, what: str) -> None:
         command = [str(DEV / "oar-clusters.sh"), f"start-{what}", str(self.folder)]

@@ -291,6 +291,7 @@ def test_a_hold_that_is_lost_gets_another_ticket(queued: Script) -> None:
     queued.grant("j1/1/0/1").gone("j1/1/0/1", EndKind.LEASE)
     assert queued.phase("j1") == "Queued"
     assert len(gates(queued)) == 6
+    assert "component a has lost a: lease" in queued.story("j1")
 
 
 def test_tickets_outlive_a_cut_and_a_restart(queued: Script) -> None:

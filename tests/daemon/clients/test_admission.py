@@ -12,7 +12,7 @@ from koala.common.protocol.messages import SiteResources
 from koala.core.digest import digest
 from koala.core.model.events import SiteDisconnected, SiteDrained, SiteRegistered, SiteReported
 from koala.core.model.grid import SiteFacts
-from koala.core.model.job_spec import ComponentSpec, Deadline, InputFile, JobSpec, StartType
+from koala.core.model.job_spec import ComponentSpec, Deadline, InputFile, JobSpec, Split, StartType
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import SiteName, UserName
 from koala.core.scheduler import Scheduler
@@ -355,3 +355,21 @@ def test_a_job_with_gpus_waits_for_a_site_that_has_not_told_of_them_yet() -> Non
     sites.handle(SiteReported(site=LEIDEN, idle=8, through=0), 2.0)
     with pytest.raises(RejectedError, match="component 0 needs 2 GPUs; leiden has no GPUs"):
         check(job(two), sites, NOBODY_LISTED, kept.valid(sites))
+
+
+def test_a_job_waits_for_its_reservation_at_a_site_that_may_have_it_later() -> None:
+    """A flexible one does, too. The report that has it ends kept verdicts."""
+    sites, kept = grid(delft=8, leiden=8, honours={"leiden": ("reservation",)}), Verdicts()
+    course = replace(part(2), reservation="course")
+    split = Split(total=2, least=2, part_max=8, part_min=1, parts_max=2)
+    flexible = replace(job(course), split=split)
+    sites.handle(SiteReported(site=LEIDEN, idle=8, through=0, reservations=()), 2.0)
+    for asked in (job(course), flexible):
+        (warning,) = check(asked, sites, NOBODY_LISTED, kept.valid(sites))
+        assert "leiden has no reservation course (it has none): it waits" in warning
+    told = SiteReported(site=LEIDEN, idle=8, through=0, reservations=(("course", 0),))
+    sites.handle(told, 3.0)
+    for asked in (job(course), flexible):
+        assert check(asked, sites, NOBODY_LISTED, kept.valid(sites)) == ()
+    with pytest.raises(RejectedError, match="needs reservation course; delft takes no reservation"):
+        check(job(replace(course, site=DELFT)), sites, NOBODY_LISTED)

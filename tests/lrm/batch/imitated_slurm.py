@@ -42,11 +42,12 @@ def listed(
     nodes: str = "",
     wanted: str = "",
     reason: str = "None",
+    reservation: str = "(null)",
     comment: str = "(null)",
 ) -> str:
     """A row of a listing, padded by bytes, as Slurm does."""
     fields = (number, state, code, restarts, owner, processors, limit, left, priority, partition)
-    more = (nodes, wanted, "(null)", "N/A", "N/A", reason, comment, name)
+    more = (nodes, wanted, "(null)", "N/A", "N/A", reason, reservation, comment, name)
     pairs = zip((*fields, *more), COLUMNS, strict=True)
     return b"".join(text.encode().ljust(width) for text, (_, width) in pairs).decode() + "\n"
 

@@ -13,7 +13,7 @@ from koala.errors import LocalManagerError
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
 from koala_agent.lrm.batch.batch_settings import BatchSettings
-from koala_agent.lrm.batch.bookings import FAILURES, LOOK_S
+from koala_agent.lrm.batch.bookings import FAILURES, LOOK_S, TROUBLE_S
 from koala_agent.lrm.batch.gridengine import GridEngine
 from koala_agent.lrm.batch.oar import OAR
 from koala_agent.lrm.batch.slurm.dialect import Slurm
@@ -26,7 +26,7 @@ from koala_agent.lrm.local_manager import (
     Placeholder,
     RequestRefusedError,
 )
-from koala_agent.transport.interface import Answer
+from koala_agent.transport.interface import Answer, Command
 from tests.harness.moments import until
 from tests.lrm.batch.dialects import CLOCK
 from tests.lrm.batch.first_claim import FIRST, NAME, said
@@ -46,6 +46,15 @@ class BookableCluster(Cluster):
         self.is_deaf_to_bookings = False
         self.keeps_bookings = False
         self.has_room_for_one = False
+        self.refuses_late = False
+
+    async def run(self, command: Command, account: str = "") -> Answer:
+        """See Cluster; one that refuses late is looked at meanwhile."""
+        answer = await super().run(command, account)
+        if self.refuses_late and command.argv[:2] == ("scontrol", "create"):
+            looks = self.looks()
+            await until(lambda: self.looks() > looks + 1)
+        return answer
 
     def _tell(self, argv: tuple[str, ...]) -> Answer:
         match argv:
@@ -271,3 +280,32 @@ async def test_a_booking_that_an_own_old_one_is_in_the_way_of_is_asked_for_again
         await until(lambda: not manager._bookings.is_giving_back)
         with pytest.raises(RequestRefusedError):
             await manager.submit(third)
+
+
+async def test_a_booking_that_was_refused_while_they_were_listed_is_in_the_way_of_none(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder
+) -> None:
+    """Else the next one is asked for again and again, for the instant that was refused."""
+    cluster.has_room_for_one = True
+    async with serve() as (manager, _):
+        await manager.submit(booked)
+        cluster.refuses_late = True
+        for number in (2, 3):
+            with pytest.raises(RequestRefusedError):
+                await manager.submit(replace(booked, claim=f"j1/1/0/{number}"))
+
+
+async def test_a_claim_that_cannot_be_ended_lets_others_ask_for_another_instant_after_a_minute(
+    serve: Serve, cluster: BookableCluster, booked: Placeholder
+) -> None:
+    cluster.has_room_for_one = True
+    moved = replace(booked, claim="j1/1/0/2")
+    async with serve() as (manager, _):
+        await manager.submit(booked)
+        cluster.job("0.1").state = "COMPLETING"  # its machine has failed
+        await manager.withdraw(CLAIM)
+        with pytest.raises(PausedError):
+            await manager.submit(moved)
+        cluster.now += TROUBLE_S
+        with pytest.raises(RequestRefusedError):
+            await manager.submit(moved)

@@ -276,6 +276,12 @@ def test_resource_quotas_bound_what_is_idle(rules: str, idle: int) -> None:
     ("err", "kind"),
     [
         ("Unable to run job: error: no suitable queues\nExiting.", REFUSED),
+        ("Unable to run job: the advance reservation id 99 is invalid\nExiting.", REFUSED),
+        (
+            "Unable to run job: the job duration is longer than duration of the advance"
+            " reservation id 1",
+            REFUSED,
+        ),
         (
             'Unable to run job: job rejected: the requested parallel environment "x" does not'
             " exist\nExiting.",

@@ -16,7 +16,7 @@ from koala_agent.lrm.batch.figures.idle_processors import idle_of
 from koala_agent.lrm.batch.slurm import Slurm
 from koala_agent.lrm.dialect import Booking, Figures, JobState
 from koala_agent.lrm.local_manager import Idle, Placeholder
-from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, queue_row
+from tests.lrm.batch.imitated_slurm import CLAIM, Cluster, Serve, listed, queue_row
 from tests.lrm.batch.test_samples import SLURM, nodes, said
 from tests.lrm.harness import serving
 
@@ -60,7 +60,10 @@ def test_what_is_booked_for_later_is_idle_for_claims_that_end_before_it() -> Non
     assert found.holes == (Hole(processors=12, for_s=240.0), Hole(processors=8, for_s=540.0))
     assert found.why == "10 idle, but booked for later"
     began = idle_of(figures, [TrackedClaim(row=ours)], allowed=16, now=1310.0)
-    assert (began.idle, began.startable, began.why) == (8, 2, "6 idle, but booked for later")
+    assert (began.idle, began.startable, began.why) == (
+        *(8, 2),
+        "6 idle, but booked for later; 4 idle, but reserved",
+    )
     runs = TrackedClaim(row=ours, state=JobState.RUNNING)
     assert idle_of(figures, [runs], allowed=16, now=1310.0).idle == 12
 
@@ -119,13 +122,36 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
     assert figures.is_settling == ("completing" in state)
 
 
-def test_of_a_node_with_some_cores_reserved_the_others_are_idle() -> None:
-    row = ("n1", "batch*", "up", "4/4/0/8", "mixed+reserved", "64000", "0", "8:1:1")
-    cores = "ReservationName=x NodeCnt=1 Flags=   NodeName=n1 CoreIDs=0-3 TRES=cpu=4\n"
-    for told, found in ((cores, (8, 4)), ("ReservationName=x Nodes=n1\n", (4, 0))):
-        answers = tuple(map(said, (nodes(row), "", "", "", "", told)))
-        figures = Slurm().read_figures(answers)
-        assert (figures.processors, figures.idle) == found
+@pytest.mark.parametrize(
+    ("told", "startable", "rooms"),
+    [
+        ("ReservationName=x Nodes=n1 TRES=cpu=4 State=ACTIVE", 3, (("x", 3),)),
+        ("ReservationName=x Nodes=n1 TRES=cpu=8 State=ACTIVE", 0, (("x", 6),)),
+        (
+            "ReservationName=x Nodes=n1 TRES=cpu=4 State=ACTIVE\n"
+            "ReservationName=y Nodes=n1 Flags=OVERLAP TRES=cpu=8 State=ACTIVE",
+            *(0, (("x", 3), ("y", 6))),
+        ),
+        ("ReservationName=x Nodes=n1 TRES=cpu=8 StartTime=2000 State=INACTIVE", 0, (("x", 0),)),
+        (
+            "ReservationName=x Nodes=n1 Flags=FLEX TRES=cpu=4 StartTime=2000 State=INACTIVE",
+            *(3, (("x", 3),)),
+        ),
+        ("ReservationName=koala-a-j1.1.0.1 Nodes=n1 TRES=cpu=4 State=ACTIVE", 2, ()),
+        ("No reservations in the system", 0, ()),
+    ],
+    ids=["part", "whole", "overlap", "later", "open", "booked", "hidden"],
+)
+def test_what_is_reserved_of_a_node_is_idle_for_claims_in_it_and_the_rest_for_others(
+    told: str, startable: int, rooms: tuple[tuple[str, int], ...]
+) -> None:
+    """A job in it has one of two processors that are in use."""
+    row = ("n1", "batch*", "up", "2/6/0/8", "mixed+reserved", "64000", "0", "8:1:1")
+    job = listed("7", "RUNNING", reservation="x")
+    answers = tuple(map(said, (nodes(row), job, "", "", "", f"{told}\n")))
+    found = idle_of(Slurm().read_figures(answers), [], allowed=8, now=1000.0)
+    assert (found.processors, found.startable, found.reservations) == (8, startable, rooms)
+    assert ("booked for later" if "INACTIVE" in told else "reserved") in found.why
 
 
 def test_a_partition_that_is_down_is_the_reason() -> None:

@@ -168,6 +168,15 @@ def test_the_record_says_how_a_job_ended(
     assert SERVER.read_record(sample("ended.json"), number=number, name="other") is None
 
 
+def test_a_begin_that_is_refused_late_is_no_fault_of_the_site() -> None:
+    job = json.loads(sample("ended.json").out)["10"]
+    job["message"] = "This reservation could run at 2026-11-30 09:05:16"
+    answer = said(json.dumps({"10": job}))
+    ended = SERVER.read_record(answer, number="10", name=job["name"])
+    assert ended is not None
+    assert (ended.cause, ended.reason) == (EndCause.WITHDRAWN, f"oarsub -r: {job['message']}")
+
+
 def test_best_effort_jobs_reservations_and_held_jobs_take_nothing_from_ours() -> None:
     """One GPU with its four cores is in use; a best-effort job has three cores."""
     figures = SERVER.read_figures((sample("nodes.json"), sample("jobs.json")))

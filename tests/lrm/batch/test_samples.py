@@ -187,7 +187,7 @@ def figures(
         ("MIXED+DYNAMIC_NORM", (8, 6)),
         ("idle+cloud", (8, 6)),
         ("idle+completing", (8, 0)),
-        ("idle+maintenance+reserved", (2, 0)),
+        ("idle+maintenance+reserved", (8, 0)),
         ("mixed+planned", (8, 6)),
         ("idle-", (8, 6)),
         ("idle+cloud+powered_down", (8, 6)),

@@ -285,6 +285,20 @@ def test_every_state_of_slurm_has_its_meaning(
     assert found == expected
 
 
+def test_the_end_of_a_reservation_is_no_fault_of_the_site_to_jobs_that_run_or_wait_in_it() -> None:
+    """A job that runs looks as one that could not be launched."""
+    causes = []
+    for state, reason, reservation in (
+        ("FAILED", "JobLaunchFailure", "course"),
+        ("FAILED", "JobLaunchFailure", "(null)"),
+        ("RESV_DEL_HOLD", "Reservation course was deleted", "(null)"),
+    ):
+        line = listed("7", state, "koala-ab-j1.1.0.1", reason=reason, reservation=reservation)
+        (found,) = SLURM.read_jobs(said(line))
+        causes.append(found.cause)
+    assert causes == [EndCause.CANCELLED_BEGUN, EndCause.EXITED, EndCause.CANCELLED_BY_SITE]
+
+
 @pytest.mark.parametrize(
     ("state", "old", "new", "status"),
     [

@@ -153,7 +153,9 @@ class BatchManager(ManagerPart):
         return self._bookings.name
 
     def times(self, resources: Resources) -> Times:
-        return self._queues.times(resources)
+        times = self._queues.times(resources)
+        reserved_s = self._figures.reserved_s(resources.reservation)
+        return replace(times, room_s=min(times.room_s, reserved_s))
 
     def number(self, claim: str) -> str:
         tracked = self._claims.get(claim)
@@ -252,6 +254,7 @@ class BatchManager(ManagerPart):
                 queue=placeholder.resources.queue or "",
                 begins_at=placeholder.begins_at,
                 reserved_at=reserved_at,
+                reservation=placeholder.resources.reservation or "",
                 ends_at=placeholder.begins_at + placeholder.time_limit_s + LATE_S,
             )
             tracked = self._claims.add(row)
@@ -380,7 +383,7 @@ class BatchManager(ManagerPart):
         name = job_name(placeholder.claim, scope=self._scope)
         text = script(placeholder, scope=self._scope)
         may_be_queued = False
-        is_giving_back = bool(placeholder.begins_at) and self._bookings.is_giving_back
+        may_wait = self._calendar() < placeholder.begins_at and self._bookings.is_giving_back
         try:
             placeholder = await self._bookings.book(tracked, placeholder, name)
             await self._test(placeholder, name=name, script=text)
@@ -390,7 +393,7 @@ class BatchManager(ManagerPart):
         except LocalManagerError as error:
             self._tested.clear()
             is_settling = self._clock() - self._answering_at < SETTLE_S
-            if (is_settling or is_giving_back) and isinstance(error, RequestRefusedError):
+            if (is_settling or may_wait) and isinstance(error, RequestRefusedError):
                 self._claims.forget(placeholder.claim)
                 raise PausedError(str(error), again_s=SETTLING_S) from error
             if error.transient:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from koala.common.protocol.messages import Wait
 from koala.common.protocol.names import ClaimId
+from koala.common.protocol.queue_limits import limit_text
 from koala.common.runtime.structured_log import get_logger
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.claim_tracking import UNSURE, TrackedClaim
@@ -42,6 +43,11 @@ NONE = "the batch system books no processors for this account"
 log = get_logger()
 
 
+def nameable(listed: Iterable[Booking]) -> Iterator[Booking]:
+    """Return the reservations that claims may name: none that an agent made for one."""
+    return (one for one in listed if not one.name.startswith(f"{PREFIX}-"))
+
+
 class Bookings(ManagerPart):
     """Bookings of a batch manager's claims."""
 
@@ -57,6 +63,7 @@ class Bookings(ManagerPart):
         self._list_at = -math.inf
         self._failures = 0  # looks one after another that could not delete a booking
         self._troubled: dict[str, float] = {}  # since when, by number
+        self._leaving: dict[str, float] = {}  # the same of claims that are being ended
         self.trouble = ""
 
     @property
@@ -68,10 +75,15 @@ class Bookings(ManagerPart):
 
     @property
     def is_giving_back(self) -> bool:
-        """Return True while bookings of ours that no claim wants may be in the way of others."""
+        """Return True while bookings of ours that no claim wants may be in the way of others; not
+        for long where their jobs cannot be ended, as on a machine that has failed."""
         if self._booker is None:
             return False
-        if any(one.row.is_unwanted and one.row.begins_at for one in self._claims.open()):
+        now = self._clock()
+        rows = [one.row for one in self._claims.open() if one.row.is_unwanted]
+        leaving = [row.claim for row in rows if row.begins_at]
+        self._leaving = {claim: self._leaving.get(claim, now) for claim in leaving}
+        if any(now - since < TROUBLE_S for since in self._leaving.values()):
             return True
         is_done = self._booker.list is None or self._failures > FAILURES
         return not is_done and (self._is_deleting or not self._seen.keys() <= self._booked().keys())
@@ -119,6 +131,7 @@ class Bookings(ManagerPart):
             try:
                 number = booker.read_booked(answer)
             except RequestRefusedError:  # is the account still allowed to?
+                self._seen.pop(tracked.row.claim, None)  # it is in nobody's way
                 self._ask_at = min(self._ask_at, self._asked_at + DOUBT_S)
                 raise
             self._is_settled, self._made = False, self._made + 1
@@ -127,17 +140,35 @@ class Bookings(ManagerPart):
 
     async def reserved_at(self, asked: Placeholder) -> float:
         """Return when the reservation begins that a claim names; 0 for none. Raises
-        LocalManagerError."""
+        LocalManagerError for one in which it could not run to its end."""
         name = asked.resources.reservation
-        command = self._dialect.reservations() if name else None
-        if command is None:
+        if not name:
             return 0.0
+        command = self._dialect.reservations()
+        if command is None:
+            raise RequestRefusedError("the batch system has no reservations (expected none)")
         listed = self._dialect.read_reservations(await self._breaker.ask(command, asked.account))
-        open_ = {one.number: one for one in listed if not one.name.startswith(f"{PREFIX}-")}
-        if name not in open_:
-            known = f"one of {', '.join(open_)}" if open_ else "none, as the site has none"
-            raise RequestRefusedError(f"reservation {name} does not exist (expected {known})")
-        return open_[name].begins_at
+        known = {one.number: one for one in nameable(listed)}
+        if name not in known:
+            words = f"one of {', '.join(known)}" if known else "none, as the site has none"
+            raise RequestRefusedError(f"reservation {name} does not exist (expected {words})")
+        reservation = known[name]
+        if reservation.trouble:
+            raise RequestRefusedError(f"reservation {name} cannot be used: {reservation.trouble}")
+        if reservation.is_open:
+            return 0.0
+        if 0 < reservation.processors < asked.processors:
+            raise RequestRefusedError(
+                f"reservation {name} has {reservation.processors} processors"
+                f" (asked {asked.processors})"
+            )
+        has_s = reservation.ends_at - max(reservation.begins_at, self._calendar())
+        if has_s < asked.time_limit_s < math.inf:
+            raise RequestRefusedError(
+                f"reservation {name} lasts {limit_text(has_s)} (expected at least"
+                f" {limit_text(asked.time_limit_s)}: the run, its hold before and its end)"
+            )
+        return reservation.begins_at
 
     async def poll(self) -> None:
         """End claims whose bookings are gone, in trouble or late, and delete bookings that no claim
@@ -245,10 +276,12 @@ class Bookings(ManagerPart):
         log.info("booking.given_back", number=booking.number, name=booking.name)
 
     def wait_of(self, tracked: TrackedClaim) -> Wait:
-        """Return the wait of a claim that is booked, or in a reservation of the site."""
+        """Return the wait of a claim that is booked, or in a reservation of the site. Once that has
+        begun, other jobs in it are in the way."""
         left_s = max(0.0, tracked.row.known_start - self._calendar())
+        is_known = left_s > 0 or tracked.row.begins_at > 0
         return Wait(
             claim=ClaimId(tracked.row.claim),
-            start_in_s=math.ceil(left_s / STEP_S) * STEP_S,
+            start_in_s=math.ceil(left_s / STEP_S) * STEP_S if is_known else None,
             source="booking" if tracked.row.begins_at else "reservation",
         )

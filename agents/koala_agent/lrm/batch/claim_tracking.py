@@ -32,7 +32,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     was gated. `native` are options of its own for the batch system; `charged` is the project or
     quality of service that it names, `queue` the queue. `taken` are the processors that it was
     given, 0: as many as it asks for. One with `begins_at` is booked until `ends_at`: `booking` is
-    the number of its booking, UNSURE from just before it is made. The reservation that one names
+    the number of its booking, UNSURE from just before it is made. The `reservation` that one names
     begins at `reserved_at`."""
 
     claim: str
@@ -53,6 +53,7 @@ class ClaimRow(msgspec.Struct, frozen=True, kw_only=True):
     ends_at: float = math.inf
     booking: str = ""
     reserved_at: float = 0.0
+    reservation: str = ""
 
     @property
     def known_start(self) -> float:
@@ -318,6 +319,9 @@ class TrackedClaims:
             is_ours = row.is_unwanted or not row.number
             cause = EndCause.WITHDRAWN if is_ours else EndCause.EXITED
             exit_status, reason = None, "the batch system does not know it (any more)"
+            if row.reservation and tracked.state is JobState.QUEUED and not is_ours:
+                cause = EndCause.CANCELLED_BY_SITE
+                reason = f"it left the queue, as with the end of its reservation {row.reservation}"
         else:
             cause, exit_status, reason = job.cause, job.exit_status, job.reason
             if row.is_unwanted and cause in CANCELLED:

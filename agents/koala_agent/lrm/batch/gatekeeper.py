@@ -169,11 +169,12 @@ class Gatekeeper(ManagerPart):
             await self._send_due()
 
     def _note_cancelled(self) -> None:
-        """Give up a gate under which the site cancels jobs, as one that purges what cannot run."""
+        """Give up a gate under which the site cancels jobs, as one that purges what cannot run.
+        Those in a reservation may end with that."""
         for tracked in self._claims.all():
             row = tracked.row
             is_cancelled = row.end is not None and row.end[0] is EndCause.CANCELLED_BY_SITE
-            if is_cancelled and row.is_gated and tracked.is_listed:
+            if is_cancelled and row.is_gated and tracked.is_listed and not row.reservation:
                 self._cancelled.setdefault(row.claim, row.gate)
         under = list(self._cancelled.values())
         for gate in self._usable():

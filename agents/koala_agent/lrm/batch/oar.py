@@ -74,9 +74,20 @@ if [ -z "$d" ]; then
 fi
 mkdir -p "$d" && cd "$d" || exit 71
 cat > "$job.$$" && chmod 700 "$job.$$" && mv "$job.$$" "$job" || exit 71
-exec oarsub -d "$PWD" "$@" "./$job"
+[ -n "$at" ] || exec oarsub -d "$PWD" "$@" "./$job"
+said=$job.$$
+timeout 600 oarsub -d "$PWD" "$@" "./$job" < /dev/null > "$said" 2> "$said.err" &
+wait $!
+status=$?
+cat "$said"
+cat "$said.err" >&2
+rm -f "$said" "$said.err"
+exit $status
 """
-"""$1 is the folder of the script (empty: one in the home), $2 its name, $3 the begin of a booking
+"""An `oarsub -r` that ends before the scheduler has answered it leaves a job that holds processors
+and that no oardel ends for minutes. So it outlives us.
+
+$1 is the folder of the script (empty: one in the home), $2 its name, $3 the begin of a booking
 in seconds since the epoch, or empty, standard input the script; the rest are options. Nothing else
 cleans the folder in the home, so scripts of jobs that never started are deleted there after 30
 days."""
@@ -430,6 +441,9 @@ def _end(word: str, job: dict[str, Any]) -> tuple[EndCause, int | None, str]:
     if word == "Terminated" and is_count(str(status)):
         signal, code = int(str(status)) & 0x7F, int(str(status)) >> 8 & 0xFF
         return EndCause.EXITED, -signal if signal else code, ""
+    message = str(job.get("message"))
+    if message.startswith("This reservation c"):  # cannot, or could, run
+        return EndCause.WITHDRAWN, None, f"oarsub -r: {message}"
     cause = next((ENDS[kind] for kind in ENDS if kind in kinds), EndCause.LOST)
     return cause, None, reason
 

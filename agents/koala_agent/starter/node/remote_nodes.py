@@ -109,7 +109,9 @@ class RemoteNodes:
 
     @property
     def left(self) -> int:
-        """Number of processes on other nodes."""
+        """Number of processes on other nodes; none before they are to start."""
+        if self._listener is None:
+            return 0
         return sum(node.left for node in self._nodes.values() if not node.is_lost)
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 
 from koala.core.allowances import excess_of, room_of
 from koala.core.model import events as ev
@@ -23,7 +24,7 @@ from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
 from koala.core.pipeline.resizing.growth import grow
 from koala.core.pipeline.resizing.leaving import ask_to_leave, leaving_members, processors_of
 from koala.core.policy_api import MalleableJob, ResizePlan, ResizeQuestion
-from koala.core.queries import fixed_site, grid_view_of, part_of_file
+from koala.core.queries import fixed_site, grid_view_of, part_of_file, rooms_of
 from koala.core.resources import describe_missing, occupied
 from koala.core.state import State
 
@@ -78,9 +79,20 @@ def grow_running(state: State, now: Instant) -> None:
         return
     view = grid_view_of(state)
     added: dict[str, list[Assignment]] = {attempt.job: [] for attempt in able}
-    for site in view.sites:
-        idle = view.idle_at(site.name)
-        jobs = [a for a in able if idle and _is_open_to(state, a, site.name, now)]
+    reservations = dict.fromkeys(_reservation(state, attempt) for attempt in able)
+    for site, reservation in product(view.sites, reservations):
+        seen = view
+        if reservation is not None:
+            rooms = rooms_of(state, state.sites[site.name], {reservation})
+            seen = view.within({site.name: rooms}, is_mixed=False)
+        idle = max(0, seen.idle_at(site.name))
+        jobs = [
+            attempt
+            for attempt in able
+            if idle
+            and _reservation(state, attempt) == reservation
+            and _is_open_to(state, attempt, site.name, now)
+        ]
         question = ResizeQuestion(
             site=site.name,
             processors=idle,
@@ -90,11 +102,16 @@ def grow_running(state: State, now: Instant) -> None:
             continue
         for share in _ask(state, question).shares:
             attempt = state.malleable[share.job]
-            more = _parts_at(state, attempt, site.name, share.processors, added[share.job], view)
+            more = _parts_at(state, attempt, site.name, share.processors, added[share.job], seen)
             added[share.job] += more
     for attempt in able:
         if added[attempt.job]:
             grow(state, attempt, added[attempt.job], now)
+
+
+def _reservation(state: State, attempt: Attempt) -> str | None:
+    """Return the reservation that a malleable job names."""
+    return state.jobs[attempt.job].spec.components[0].reservation
 
 
 def _may_grow(state: State, attempt: Attempt, now: Instant) -> bool:
@@ -207,7 +224,12 @@ def _make_room(state: State, now: Instant) -> bool:
     """Ask running jobs to give way, if the first waiting job can be placed then; return True if
     they were asked, or gave way just now and their sites may not have told it yet."""
     waiting = _first_waiting(state, now)
-    running = [a for a in state.malleable.values() if isinstance(state.jobs[a.job].phase, Running)]
+    running = [
+        attempt
+        for attempt in state.malleable.values()
+        if isinstance(state.jobs[attempt.job].phase, Running)
+        and _reservation(state, attempt) is None  # else others may not have it
+    ]
     if waiting is None or not running:
         return False
     if any(_is_resting(state, attempt, now) for attempt in running):
@@ -322,13 +344,15 @@ def _all_to_leave(job: Job, world: Sequence[Member]) -> list[Member]:
 
 
 def _first_waiting(state: State, now: Instant) -> Job | None:
-    """Return the first job of the queues, those of high priority first, that may be placed now."""
+    """Return the first job of the queues, those of high priority first, that may be placed now,
+    and could have what others give up: not in a reservation."""
     for is_high in (True, False):
         for line in state.queues.lines.values():
             for job in line.values():
                 if (job.spec.priority is Priority.HIGH) is not is_high or now < job.not_before:
                     continue
-                if not excess_of(state, job):
+                is_inside = any(component.reservation for component in job.spec.components)
+                if not is_inside and not excess_of(state, job):
                     return job
     return None
 

@@ -153,7 +153,8 @@ class RunHistory:
             case ev.SiteReported():
                 report = SiteReport(
                     at=now,
-                    idle=event.idle,
+                    # Simulated sites have no reservations: what is idle in one is so for all.
+                    idle=event.idle + sum([idle for _, idle in event.reservations or ()]),
                     through=event.through,
                     rtt_s=event.rtt_s,
                     local=event.local,

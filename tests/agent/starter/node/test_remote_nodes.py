@@ -87,7 +87,9 @@ def opened(folder: Path) -> Iterator[tuple[RemoteNodes, Watch]]:
     }
     watch = Watch()
     nodes = RemoteNodes(given, ClaimProgram(given), watch, nonce="n1")
+    assert nodes.left == 0, "an end before the adoption would wait for what never started"
     nodes._listen()
+    assert nodes.left == 2
     try:
         yield nodes, watch
     finally:

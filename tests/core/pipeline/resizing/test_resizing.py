@@ -13,6 +13,7 @@ from koala.core.model.events import (
     DaemonStarted,
     JobResizeRequested,
     JobSubmitted,
+    SiteReported,
 )
 from koala.core.model.job import EndKind
 from koala.core.model.job_spec import Split
@@ -261,6 +262,24 @@ def test_nobody_gives_way_where_running_jobs_come_first(begin: Begin) -> None:
     script.report("a", 0).report("b", 0).tell(a_job("w", 4)).expect_nothing()
     script.tell(a_site("c", 4))
     assert script.claimed("m") == [ADDED]  # before the one that waits
+
+
+def test_a_job_in_a_reservation_grows_there_alone_and_gives_way_to_nobody_else(
+    begin: Begin,
+) -> None:
+    def inside(idle: int) -> SiteReported:
+        rooms = (("course", idle),)
+        return SiteReported(site=SiteName("a"), idle=8, through=9, reservations=rooms)
+
+    script = begin().tell(a_site("a", 16, honours=("reservation",), idle=8), inside(8))
+    event = malleable("m", 8, total=12, least=4)
+    parts = tuple(replace(part, reservation="course") for part in event.spec.components)
+    script.tell(replace(event, spec=replace(event.spec, components=parts)))
+    assert script.running("m") == [FIRST]
+    script.tell(inside(0)).after(10.0).expect_nothing()
+    script.tell(a_job("w", 12)).expect_nothing()
+    script.tell(inside(4))
+    assert script.claimed("m") == [SECOND]
 
 
 def test_no_job_grows_while_it_can_make_room(grown: Script) -> None:

@@ -60,8 +60,10 @@ def test_limits_of_slurm_are_the_least_of_partition_association_and_quality(
     (ours,) = [queue for queue in found.queues if queue.is_default]
     assert ours == replace(default, is_default=True)
     assert found.closes_at == 1795946633.0, "others are for one node, or for a course"
-    (course,) = bookings_of(SLURM[-1].read_text(encoding="utf-8"), {"alpha1", "beta1"})
-    assert (course.number, course.processors) == ("course", 8), "the others are for maintenance"
+    told, idle_at = SLURM[-1].read_text(encoding="utf-8"), {"alpha1": 8, "beta1": 8}
+    (course,) = bookings_of(told, idle_at, {"course": 3}, is_for_others=True)
+    assert (course.number, course.processors) == ("course", 5), "the others are for maintenance"
+    assert len(bookings_of(told, idle_at, {})) == 3, "in which claims may run, too"
 
 
 @pytest.mark.parametrize(

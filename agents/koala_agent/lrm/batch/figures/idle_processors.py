@@ -13,6 +13,7 @@ from koala.common.protocol.limits import ENDLESS_S, PROCESSORS_MAX
 from koala.common.protocol.messages import Hole, Taken
 from koala.common.protocol.names import ClaimId
 from koala.queue_model.profile import Profile
+from koala_agent.lrm.batch.bookings import nameable
 from koala_agent.lrm.batch.claim_tracking import TrackedClaim
 from koala_agent.lrm.dialect import Booking, Figures, JobState
 from koala_agent.lrm.local_manager import Idle
@@ -76,7 +77,28 @@ def idle_of(
         ),
     )
     later = min(idle, room) - startable
-    return replace(found, why=_why_no_more(found, figures, foreign, kept, waiting, later))
+    why = _why_no_more(found, figures, foreign, kept, waiting, later, kept_by[now])
+    return replace(found, why=why, reservations=_rooms(figures, claims, startable, now))
+
+
+def _rooms(
+    figures: Figures, claims: Iterable[TrackedClaim], startable: int, now: float
+) -> tuple[tuple[str, int], ...] | None:
+    """Return what is idle in the reservations that claims may name, beside claims that wait for it
+    and are open: nothing before the begin. In an open one is also what anybody may have."""
+    if figures.reservations is None:
+        return None
+    waiting: dict[str, int] = {}
+    for claim in claims:
+        name, is_open = claim.row.reservation, not claim.row.is_gated
+        if name and is_open and claim.state is JobState.QUEUED:
+            waiting[name] = waiting.get(name, 0) + taken_of(claim)
+    rooms = []
+    for one in nameable(figures.reservations):
+        inside = one.processors if one.begins_at <= now < one.ends_at and not one.trouble else 0
+        inside += startable if one.is_open else 0
+        rooms.append((one.number, max(0, inside - waiting.get(one.number, 0))))
+    return tuple(rooms)
 
 
 def booked_of(figures: Figures, claims: Iterable[TrackedClaim]) -> list[Booking]:
@@ -147,7 +169,13 @@ def _kept_for_others(figures: Figures, foreign: Others, *, has_own: bool) -> int
 
 
 def _why_no_more(
-    idle: Idle, figures: Figures, foreign: Others, kept: int, waiting: int, later: int
+    idle: Idle,
+    figures: Figures,
+    foreign: Others,
+    kept: int,
+    waiting: int,
+    later: int,
+    reserved: int,
 ) -> str:
     """Say in words why no more processors are startable; empty where all are."""
     words = []
@@ -162,6 +190,8 @@ def _why_no_more(
         words.append(f"{min(waiting, figures.idle)} idle, but claims of Koala wait for them")
     if later > 0:
         words.append(f"{later} idle, but booked for later")
+    if reserved > 0:
+        words.append(f"{reserved} idle, but reserved")
     if not idle.startable and not words and figures.processors:
         if idle.processors < figures.processors and figures.idle:
             words.append(f"Koala may use {idle.processors} processors, and has them all")

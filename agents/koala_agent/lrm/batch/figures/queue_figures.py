@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from koala.common.protocol.limits import ENDLESS_S
 from koala.common.protocol.messages import Hole, Outlook, Wait
@@ -27,21 +28,27 @@ from koala_agent.lrm.batch.figures.idle_processors import (
 )
 from koala_agent.lrm.batch.limits.queue_knowledge import QueueKnowledge
 from koala_agent.lrm.batch.manager_part import ManagerPart, Shared
-from koala_agent.lrm.dialect import Figures, JobState
+from koala_agent.lrm.dialect import Booking, Figures, JobState
 from koala_agent.lrm.local_manager import Idle
 
 log = get_logger()
+
+SPARE_S = 30.0
+"""Time before the end of a reservation in which nothing is to run: jobs begin late, and have whole
+minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listing:
     """Figures of our claims by a listing that was asked for at `at`: processors in use, those of
-    jobs that it had although their starters had left, and claims that waited."""
+    jobs that it had although their starters had left, claims that waited, and processors in use in
+    reservations that claims name."""
 
     at: float
     in_use: int
     leaving: int
     waiting: int
+    inside: Mapping[str, int] = field(default_factory=dict)
 
 
 class QueueFigures(ManagerPart):
@@ -54,6 +61,7 @@ class QueueFigures(ManagerPart):
         self._figures: Figures | None = None  # of the last look
         self._foreign = 0  # jobs of others that waited then
         self._in_use = 0  # processors of our claims in it
+        self._inside: Mapping[str, int] = {}  # those in reservations that claims name
         self._leaving = 0  # processors in it of claims that are over
         self._asked_at = -math.inf
         self._listed = _Listing(at=-math.inf, in_use=0, leaving=0, waiting=0)
@@ -94,6 +102,7 @@ class QueueFigures(ManagerPart):
             in_use=sum(taken_of(one) for one in claims if one.uses_processors()),
             leaving=sum(taken_of(one) for one in claims if one.is_leaving()),
             waiting=sum(one.is_eligible() and not one.is_limited for one in claims),
+            inside=_inside(claims),
         )
 
     def expect_new_places(self) -> None:
@@ -120,7 +129,7 @@ class QueueFigures(ManagerPart):
             figures = replace(figures, waiting=others)
         booked = tuple(one for one in figures.booked if not self._bookings.is_ours(one))
         self._figures = replace(figures, resources=resources, booked=booked)
-        self._in_use, self._leaving = look.in_use, look.leaving
+        self._in_use, self._leaving, self._inside = look.in_use, look.leaving, look.inside
         self._foreign = max(0, figures.queued_jobs - look.waiting)
         self._asked_at = self._clock()
 
@@ -130,10 +139,19 @@ class QueueFigures(ManagerPart):
         in_use = sum(taken_of(one) for one in claims if one.uses_processors())
         idle = figures.idle + self._in_use - in_use
         waiting = sum(one.is_eligible() and not one.is_limited for one in claims)
+        inside = _inside(claims)
+
+        def with_ours(booking: Booking) -> Booking:
+            more = inside.get(booking.number, 0) - self._inside.get(booking.number, 0)
+            return replace(booking, processors=max(0, booking.processors - more))
+
+        reservations = figures.reservations
         return replace(
             figures,
             idle=max(0, min(idle, figures.processors)),
             queued_jobs=self._foreign + waiting,
+            booked=tuple(map(with_ours, figures.booked)),
+            reservations=reservations and tuple(map(with_ours, reservations)),
         )
 
     async def forecast(self) -> None:
@@ -200,6 +218,14 @@ class QueueFigures(ManagerPart):
             if one.is_waiting()
         )
 
+    def reserved_s(self, name: str | None) -> float:
+        """Return the time that a reservation has for claims, as far as it is known."""
+        figures = self._figures
+        for one in (figures and figures.reservations) or ():
+            if one.number == name and not one.is_open:
+                return one.ends_at - max(one.begins_at, self._calendar()) - SPARE_S
+        return math.inf
+
     def none_idle(self) -> Idle:
         """Return the figures where nothing can be started."""
         if self._figures is None:
@@ -265,3 +291,12 @@ class QueueFigures(ManagerPart):
     def _counted(self) -> list[TrackedClaim]:
         """Return the claims that the figures are compared with."""
         return [tracked for tracked in self._claims.open() if not self._is_unsure(tracked)]
+
+
+def _inside(claims: Iterable[TrackedClaim]) -> dict[str, int]:
+    """Return the processors that claims use in the reservations that they name."""
+    found: dict[str, int] = {}
+    for one in claims:
+        if one.row.reservation and one.uses_processors():
+            found[one.row.reservation] = found.get(one.row.reservation, 0) + taken_of(one)
+    return found

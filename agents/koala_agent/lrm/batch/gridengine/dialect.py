@@ -83,7 +83,7 @@ FEATURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 LISTINGS = ("qstat", "qstat", "qhost")
 
 
-REFUSALS = re.compile(r"(?i)no suitable|exceed|limit")
+REFUSALS = re.compile(r"(?i)no suitable|exceed|limit|advance reservation")
 """Messages of qsub for a request that the cell refuses; the site works."""
 FAULTS = re.compile(r"(?i)unknown|denied|not allowed|does not exist|invalid|is not|no access")
 """Messages for wrong options, which stay wrong. Any other error is transient."""
@@ -278,6 +278,9 @@ class GridEngine(Dialect):
             all_running=sum(slots_of(row) for row in running),
         )
         beyond = max(0, (all_idle := sum(idle_at.values())) - within)
+        booked = None
+        if not bookings.status:
+            booked = tuple(one.left(running, ours) for one in read_bookings(bookings))
         return Figures(
             processors=sum(host.processors(ours) for host in here.values()),
             idle=all_idle - beyond,
@@ -296,9 +299,8 @@ class GridEngine(Dialect):
                 if count
             ),
             shut_queues=shut_queues(every),
-            booked=()
-            if bookings.status
-            else tuple(one.left(running, ours) for one in read_bookings(bookings)),
+            booked=booked or (),
+            reservations=booked,
         )
 
     def _quotas(self, answer: Answer) -> tuple[Set, ...]:
@@ -389,7 +391,10 @@ class GridEngine(Dialect):
 
     def read_reservations(self, answer: Answer) -> list[Booking]:
         """See Dialect."""
-        return [one.booking for one in read_bookings(answer)]
+        return [
+            replace(one.booking, processors=sum(one.slots.values()))
+            for one in read_bookings(answer)
+        ]
 
     def booking(self) -> tuple[Command, ...]:
         """See Dialect: managers, and the users of the list `arusers`."""

@@ -63,10 +63,11 @@ class SubmissionPauses:
 
     def note_failure(self, placeholder: Placeholder, error: LocalManagerError) -> None:
         """Begin a pause, or a longer one. Errors that stay as they are need none, nor does the
-        refusal of a booking, which may be had for another instant."""
+        refusal of a booking, which may be had for another instant, or in a reservation, which is
+        between its user and the site."""
         is_refusal = isinstance(error, RequestRefusedError)
-        is_of_instant = is_refusal and placeholder.begins_at > 0.0
-        if is_of_instant or not (is_refusal or error.transient):
+        is_own = placeholder.begins_at > 0.0 or placeholder.resources.reservation is not None
+        if (is_refusal and is_own) or not (is_refusal or error.transient):
             return
         every, unclear, alike = _kinds(placeholder)
         kind = alike if is_refusal else every

@@ -33,6 +33,7 @@ from koala_agent.lrm.batch.slurm.gates import FAR, GATED, gates_of
 from koala_agent.lrm.batch.slurm.jobs import ENDS, STATES, end_of, job_of
 from koala_agent.lrm.batch.slurm.native import NATIVE_MEMORY, native_options
 from koala_agent.lrm.batch.slurm.nodes import (
+    KEPT,
     NODE_COLUMNS,
     Node,
     closed_words,
@@ -55,7 +56,7 @@ from koala_agent.lrm.batch.slurm.reservations import (
     BOOKINGS,
     RESERVATIONS,
     bookings_of,
-    open_shared_nodes,
+    open_reserved_nodes,
     read_booked,
     read_bookings,
     read_unbooked,
@@ -96,7 +97,7 @@ HONOURED = (
 
 REFUSALS = re.compile(
     r"(?i)not available|more processors|time limit|exceed|violat|too (?:many|large)|inactive|drain"
-    r"|node count|can ?not be satisfied|limit"
+    r"|node count|can ?not be satisfied|limit|reservation"
 )
 """Messages of Slurm for a request that it refuses (for now); the site works."""
 FAULTS = re.compile(
@@ -281,7 +282,7 @@ class Slurm(Dialect):
             check_status(answer, command)
         rules = rules_of(partitions.out, config.out)
         reserved = "" if reservations.status else reservations.out
-        lines = open_shared_nodes(nodes.out.splitlines(), reserved)
+        lines = open_reserved_nodes(nodes.out.splitlines(), reserved)
         every = [Node.read(line) for line in lines if line.strip()]
         wanted = self.partition.split(",") if self.partition else []
         if not wanted and any(row.is_default for row in every):
@@ -290,7 +291,14 @@ class Slurm(Dialect):
         ours = {row.name: row for row in seen if not wanted or row.partition in wanted}
         tier = min((rules[row.partition].tier for row in ours.values()), default=0.0)
         rivals = [row for row in every if rules[row.partition].tier >= tier]
-        waiting = waiting_for(_rows(jobs), rivals, frozenset(ours), gated=GATED)
+        rows = _rows(jobs)
+        inside: dict[str, int] = {}
+        for job in rows:
+            if job.state != WAITING:
+                inside[job.reservation] = inside.get(job.reservation, 0) + int(job.processors)
+        waiting = waiting_for(rows, rivals, frozenset(ours), gated=GATED)
+        works = {n: row.idle for n, row in ours.items() if row.lack in ("", KEPT)}
+        open_ = {n: row.idle for n, row in ours.items() if not row.lack}
         idle_at = {name: row.idle_for(rules[row.partition]) for name, row in ours.items()}
         asleep = [row for row in ours.values() if row.is_asleep and idle_at[row.name]]
         unit = min((row.unit(rules[row.partition]) for row in ours.values()), default=0)
@@ -315,7 +323,8 @@ class Slurm(Dialect):
             wake_s=max((rules[row.partition].wake_s for row in asleep), default=0.0),
             shut=sum(row.idle for row in ours.values() if row.is_there and row.lack),
             closed=closed_words(ours.values(), rules),
-            booked=bookings_of(reserved, {name for name, row in ours.items() if not row.lack}),
+            booked=bookings_of(reserved, open_, inside, is_for_others=True),
+            reservations=None if reservations.status else bookings_of(reserved, works, inside),
             is_settling=any(row.is_ending for row in ours.values()),
         )
 

@@ -58,15 +58,19 @@ def job_of(row: Row) -> BatchJob:
         reason = row.limit if row.state == "TIMEOUT" else row.reason
         ended = end_of(plain[1], row.name, row.state, wait_status, reason)
         ended = replace(ended, owner=row.owner)
-        if row.state != "CANCELLED" or not row.nodes:
-            return ended
         words = f"{ended.reason} on {row.nodes}"
+        if _is_reserved(row) and row.reason == "JobLaunchFailure":  # of jobs that run then, too
+            words = f"{ended.reason}, perhaps by the end of its reservation {row.reservation}"
+        elif row.state != "CANCELLED" or not row.nodes:
+            return ended
         return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)
     now = STATES.get(row.state, JobState.RUNNING)
     cause = EndCause.LOST
     is_shut = now is JobState.QUEUED and is_gated(row.comment, row.reason)
     if now is JobState.QUEUED and row.reason.startswith(NEVER) and not is_shut:
         now, cause = JobState.STUCK, EndCause.WITHDRAWN
+    if row.state == "RESV_DEL_HOLD":  # its reservation is over, or was deleted
+        cause = EndCause.CANCELLED_BY_SITE
     has_processors = now is JobState.RUNNING and is_count(row.processors)
     return BatchJob(
         number=plain[1],
@@ -80,6 +84,10 @@ def job_of(row: Row) -> BatchJob:
         is_gated=is_shut,
         processors=int(row.processors) if has_processors else 0,
     )
+
+
+def _is_reserved(row: Row) -> bool:
+    return row.reservation not in ("", "(null)")
 
 
 def _wait_status(code: str) -> int | None:

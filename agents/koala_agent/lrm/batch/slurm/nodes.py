@@ -28,12 +28,12 @@ NODE_COLUMNS = (
 
 NOT_THERE = re.compile(
     r"\b(?:down|drain|drained|draining|fail|failing|error|unknown|future|inval|invalid_reg|blocked"
-    r"|maint|maintenance|reserved|not_responding|no_respond)\b|[*$]"
+    r"|not_responding|no_respond)\b|[*]"
 )
-"""Words and marks in the state of a node whose idle processors are not available (sinfo(1), NODE
-STATE CODES)."""
+"""Words and marks in the state of a node that is not available (sinfo(1), NODE STATE CODES)."""
 RESERVED = re.compile(r"\b(?:maint|maintenance|reserved)\b|[$]")
-"""Those of them that say that it is kept for somebody, and works."""
+"""Words and marks of a node that is kept for somebody, and works."""
+KEPT = "reserved, or in maintenance"
 NOT_YET = re.compile(r"\b(?:reboot\w*|power_down|powering_down)\b|[!%^@]")
 """Words and marks of a node that is available to jobs, though not soon."""
 ENDING = re.compile(r"\b(?:comp|completing)\b")
@@ -250,8 +250,8 @@ def _lack(state: str, available: str, partition: str) -> str:
     if available != "up":
         return f"of partition {partition}, which is {available}"
     for form, words in (
-        (RESERVED, "reserved, or in maintenance"),
         (NOT_THERE, "on nodes that are down or drained"),
+        (RESERVED, KEPT),
         (NOT_YET, "on nodes that reboot or power down"),
         (ENDING, "on nodes that still end jobs (epilog)"),
     ):

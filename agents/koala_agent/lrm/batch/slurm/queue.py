@@ -31,6 +31,7 @@ COLUMNS = (
     ("tres-per-node", 60),
     ("tres-per-job", 60),
     ("Reason", 160),
+    ("Reservation", 80),
     ("Comment", 40),
     ("Name", 80),
 )
@@ -78,6 +79,7 @@ WORDS = (
     ("Priority", "jobs with a higher priority are before it"),
     ("Resources", "the processors that it needs are in use"),
     ("ReqNodeNotAvail", "machines that it needs are reserved, down or in maintenance"),
+    ("Reservation ", "its reservation is over, or was deleted"),
     ("Reservation", "its reservation has not begun"),
     ("Nodes required for job are DOWN", "machines that it needs are down, drained or reserved"),
     ("PartitionTimeLimit", "it asks for more time than its partition allows"),
@@ -153,6 +155,7 @@ class Row(NamedTuple):
     gres_per_node: str
     gres_per_job: str
     reason: str
+    reservation: str
     comment: str
     name: str
 

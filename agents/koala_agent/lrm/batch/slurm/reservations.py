@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.slurm.partitions import part_of, words_of
-from koala_agent.lrm.dialect import Booking, check_status, is_count
+from koala_agent.lrm.dialect import PREFIX, Booking, check_status, is_count
 from koala_agent.lrm.local_manager import RequestRefusedError
 from koala_agent.starter.batch_rules import expand_names
 from koala_agent.transport.interface import Answer, Command
 
 RESERVATIONS = Command(
-    argv=("/usr/bin/env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation"),
-    keep_s=60.0,
+    argv=("/usr/bin/env", "SLURM_TIME_FORMAT=%s", "scontrol", "-o", "show", "reservation")
 )
 """With instants in seconds since the epoch."""
 LIST_BOOKINGS = """\
@@ -45,14 +45,29 @@ def read_bookings(answer: Answer) -> list[Booking]:
     check_status(answer, "scontrol")
     lost = set(re.findall(r"^LOST (\S+)", answer.out, re.MULTILINE))
     found = []
-    for line in re.findall(r"^ReservationName=.*", answer.out, re.MULTILINE):
-        words = dict(words_of(line.partition(" NodeName=")[0]))
-        gone = [name for name in expand_names(words.get("Nodes", "")) if name in lost]
+    for words in _read(answer.out):
+        is_ours = words["ReservationName"].startswith(f"{PREFIX}-")
+        gone = [name for name in _nodes(words) if name in lost and is_ours]
         trouble = f"its machine {gone[0]} is down or drained" if gone else ""
-        name, begin = words["ReservationName"], words.get("StartTime", "")
-        begins_at = float(begin) if is_count(begin) else 0.0
-        found.append(Booking(number=name, name=name, trouble=trouble, begins_at=begins_at))
+        found.append(_booking(words, processors=_size(words), trouble=trouble))
     return found
+
+
+def _booking(words: Mapping[str, str], *, processors: int = 0, trouble: str = "") -> Booking:
+    name, begin, end = (words.get(key, "") for key in ("ReservationName", "StartTime", "EndTime"))
+    return Booking(
+        number=name,
+        name=name,
+        trouble=trouble,
+        processors=processors,
+        begins_at=float(begin) if is_count(begin) else 0.0,
+        ends_at=float(end) if is_count(end) else math.inf,
+        is_open="FLEX" in _flags(words),
+    )
+
+
+def _flags(words: Mapping[str, str]) -> list[str]:
+    return words.get("Flags", "").split(",")
 
 
 def read_unbooked(answer: Answer) -> None:
@@ -60,32 +75,53 @@ def read_unbooked(answer: Answer) -> None:
         check_status(answer, "scontrol")
 
 
-def open_shared_nodes(lines: Iterable[str], reservations: str) -> Iterator[str]:
-    """Return the rows of `sinfo` without the word for a node of which only some cores are reserved:
-    the others take any job."""
-    shared = set(re.findall(r"\bNodeName=(\S+) CoreIDs=", reservations))
+def open_reserved_nodes(lines: Iterable[str], reservations: str) -> Iterator[str]:
+    """Return the rows of `sinfo` without the word for a node that is reserved, or some cores of it,
+    where the reservation itself tells what it keeps: all else takes any job."""
+    known = {
+        name
+        for words in _read(reservations)
+        if "MAINT" not in _flags(words)
+        for name in _nodes(words)
+    }
     word = "+reserved"
     for line in lines:
-        yield line.replace(word, " " * len(word)) if line.split(" ", 1)[0] in shared else line
+        yield line.replace(word, " " * len(word)) if line.split(" ", 1)[0] in known else line
 
 
-def bookings_of(text: str, nodes: Collection[str]) -> tuple[Booking, ...]:
-    """Parse `scontrol show reservation`: what is reserved of these nodes, but for maintenance. A
-    node that is reserved as a whole says so itself from then on, and is none of them."""
+def bookings_of(
+    text: str, idle_at: Mapping[str, int], used: Mapping[str, int], *, is_for_others: bool = False
+) -> tuple[Booking, ...]:
+    """Parse `scontrol show reservation`: what is reserved of these nodes, and `used` by no job in
+    it. One for maintenance keeps nothing `is_for_others`, as its nodes say so themselves."""
     found = []
-    for line in re.findall(r"^ReservationName=.*", text, re.MULTILINE):
-        words = dict(words_of(line))
-        names = expand_names(words["Nodes"]) if words.get("Nodes", "(null)") != "(null)" else []
-        here = sum(name in nodes for name in names)
-        times = [words.get(key, "") for key in ("StartTime", "EndTime")]
-        if here and "MAINT" not in words.get("Flags", "").split(",") and all(map(is_count, times)):
-            begins_at, ends_at = map(float, times)
-            booking = Booking(
-                number=words["ReservationName"],
-                name=words["ReservationName"],
-                processors=int(part_of(words.get("TRES", ""), "cpu") or 0) * here // len(names),
-                begins_at=begins_at,
-                ends_at=ends_at,
-            )
-            found.append(booking)
+    rest = dict(idle_at)  # of nodes, for others: reservations may overlap
+    for words in _read(text):
+        names = _nodes(words)
+        here = [name for name in names if name in idle_at]
+        if is_for_others and (not here or "MAINT" in _flags(words)):
+            continue
+        size = _size(words) * len(here) // max(1, len(names))
+        left = max(0, size - used.get(words["ReservationName"], 0))
+        if words.get("State") == "ACTIVE":
+            left = min(left, sum(rest[name] for name in here))
+            more = left if is_for_others else 0
+            for name in here:
+                kept = min(more, rest[name])
+                rest[name], more = rest[name] - kept, more - kept
+        found.append(_booking(words, processors=left))
     return tuple(found)
+
+
+def _read(text: str) -> Iterator[dict[str, str]]:
+    for line in re.findall(r"^ReservationName=.*", text, re.MULTILINE):
+        yield dict(words_of(line))
+
+
+def _size(words: Mapping[str, str]) -> int:
+    return int(part_of(words.get("TRES", ""), "cpu") or 0)
+
+
+def _nodes(words: Mapping[str, str]) -> list[str]:
+    text = words.get("Nodes", "(null)")
+    return [] if text == "(null)" else expand_names(text)
