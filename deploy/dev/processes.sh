@@ -19,12 +19,10 @@ stop_pidfiles() {
 # KILL to processes of jobs that outlived the daemons: they have this line in their environment, and are called so
 # (the shepherd of a job) or have a job id in this variable.
 kill_strays() {     # line name variable
-  local f pid env
-  for f in /proc/[0-9]*/environ; do
+  local f pid
+  for f in $(grep -lzxF -- "$1" /proc/[0-9]*/environ 2>/dev/null); do
     pid=${f#/proc/}; pid=${pid%/environ}
-    env=$( { tr '\0' '\n' < "$f"; } 2>/dev/null ) || continue
-    grep -qxF "$1" <<<"$env" || continue
-    if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$2" ] || grep -q "^$3=" <<<"$env"; then
+    if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$2" ] || grep -qz "^$3=" "$f" 2>/dev/null; then
       kill -9 "$pid" 2>/dev/null || true
     fi
   done

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -275,8 +276,11 @@ def is_connected(pid: int) -> bool:
 
 def open_sockets(pid: int) -> int:
     """Count the sockets of a process."""
-    numbers = Path(f"/proc/{pid}/fd").iterdir()
-    return sum(str(number.readlink()).startswith("socket:") for number in numbers)
+    count = 0
+    for number in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it has just been closed
+            count += str(number.readlink()).startswith("socket:")
+    return count
 
 
 def listens(space: Namespace, port: str) -> bool:

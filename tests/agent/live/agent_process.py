@@ -142,6 +142,7 @@ state_dir = "STATE"
 processors = {processors}
 {rest}
 """
+    assert not job.startswith("j"), "the end would kill processes of other tests' jobs"
     process = AgentProcess(folder, daemon, job=job, text=text, prefix=prefix)
     await process.start()
     try:

@@ -10,7 +10,7 @@ import pytest
 from koala.client import AsyncClient
 from koala.daemon.files.uploads import Uploads
 from koala.errors import SpecError
-from tests.agent.live.agent_process import agent_process
+from tests.agent.live.agent_process import a_job, agent_process
 from tests.common.files.tar_blocks import END, tar_block, tar_entry
 from tests.daemon.running import config_of, running
 
@@ -60,7 +60,7 @@ async def test_a_hostile_archive_that_comes_to_an_agent_fails_its_job_for_good(
     async with (
         running(config_of(tmp_path)) as daemon,
         AsyncClient(daemon.address) as client,
-        agent_process(tmp_path, daemon.address, job="j1", accounts='mode = "anyone"'),
+        agent_process(tmp_path, daemon.address, job=a_job(), accounts='mode = "anyone"'),
     ):
         job = await client.submit(f"&(executable={program})(stage=yes)")
         assert await client.wait(job.job, timeout=60.0) == "Failed"
