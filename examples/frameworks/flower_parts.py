@@ -25,6 +25,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from rendezvous import Rendezvous
+from rendezvous import Rendezvous, RendezvousError
 
 WAIT_S = 240.0
 """Longest wait for another part, in seconds."""
@@ -107,8 +108,10 @@ def run_until_end(world: Rendezvous, words: Sequence[str]) -> None:
     ended = threading.Event()
 
     def end() -> None:
-        world.exchange.get(ENDED, wait_s=WAIT_S)
-        ended.set()
+        while not ended.is_set():
+            with suppress(RendezvousError):  # not yet
+                world.exchange.get(ENDED, wait_s=WAIT_S)
+                ended.set()
         process.terminate()
 
     threading.Thread(target=end, daemon=True).start()
