@@ -64,8 +64,7 @@ def lead(grid: Grid, context: Context) -> None:
     )
     rounds = int(context.run_config["rounds"])
     start = ArrayRecord([np.zeros(3)])
-    # An answer that was on its way when a connection was lost does not come again: the round goes on
-    # without it.
+    # An answer that is lost with a connection does not come again: the round goes on without it.
     result = strategy.start(grid=grid, initial_arrays=start, num_rounds=rounds, timeout=ANSWER_S)
     (weights,) = result.arrays.to_numpy_ndarrays()
     losses = [metrics["loss"] for _, metrics in sorted(result.train_metrics_clientapp.items())]
