@@ -140,8 +140,8 @@ async def test_a_controller_that_is_away_says_nothing_and_changes_nothing(
             with pytest.raises(LocalManagerError):
                 await manager.withdraw("j1/1/0/1")
         shell._limit_s = COMMAND_S
-        # Whether the submission was heard or not, once it is repeated there is one job of it; one
-        # that comes out of the controller's queue after the other is cancelled.
+        # The submission is repeated, heard or not: one job of it is left, since the one that comes
+        # late out of the controller's queue is cancelled.
         async with asyncio.timeout(120):
             while True:
                 try:

@@ -160,7 +160,7 @@ class Bookings(ManagerPart):
         if 0 < reservation.processors < asked.processors:
             raise RequestRefusedError(
                 f"reservation {name} has {reservation.processors} processors"
-                f" (asked {asked.processors})"
+                f" (expected {asked.processors} or more)"
             )
         has_s = reservation.ends_at - max(reservation.begins_at, self._calendar())
         if has_s < asked.time_limit_s < math.inf:
