@@ -360,7 +360,7 @@ async def test_a_claim_in_a_reservation_that_exists_starts_there_and_is_expected
         long = replace(ask(OTHER, time_limit_s=3600.0), resources=inside)
         for asked, why in (
             (wrong, f"other does not exist .expected.* {name}"),
-            (large, "has 8 processors .asked 9"),
+            (large, "has 8 processors .expected 9"),
             (long, "lasts [0-9]+ .* .expected at least 60 min"),
         ):
             with pytest.raises(RequestRefusedError, match=why):
