@@ -6,8 +6,6 @@ is passed to those that it concerns. The oracle does not know how the core decid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from koala.core.invariants import check
 from koala.core.model.actions import (
     Action,
@@ -18,12 +16,11 @@ from koala.core.model.actions import (
     ResizeClaim,
 )
 from koala.core.model.events import ClaimFenced, ClaimGone, Event, JobSubmitted
-from koala.core.model.job import Finished, Job
+from koala.core.model.job import Finished
 from koala.core.model.job_spec import JobSpec
 from koala.core.model.parameters import Parameters
 from koala.core.model.values import Instant, JobId, SiteName
 from koala.core.scheduler import Scheduler
-from koala.daemon.storage.records import Notice
 from tests.swarm.breach import parts, require
 from tests.swarm.rules.allowances import Allowances
 from tests.swarm.rules.barrier import Barrier
@@ -54,34 +51,25 @@ class Oracle:
         self._barrier = Barrier(self.record)
         self._charges = Charges(self.record)
         self._ends = Ends(self.record)
-        self._watchers = Watchers()
         self._partial_starts = PartialStarts(self.record)
         self._ports = Ports(self.record)
         self._processors = Processors(self.record)
         self._requests = Requests(self.record)
+        self._watchers = Watchers()
+        self.began = self._processors.began
+        self.made_room = self._processors.made_room
+        self.froze = self._partial_starts.froze
+        self.passed = self._barrier.passed
+        self.noticed = self._watchers.noticed
+        self.require_told = self._watchers.require_told
+        self.require_charged = self._charges.require_charged
 
     # --- the truth at the sites ---
-
-    def began(self, site: SiteName, starter: Starter) -> None:
-        """See Witness."""
-        self._processors.began(site, starter)
 
     def armed(self, site: SiteName, starter: Starter) -> None:
         """See Witness."""
         self._barrier.armed(site, starter)
         self._ports.check(site, starter)
-
-    def froze(self, site: SiteName, starter: Starter, late_at: Instant) -> None:
-        """See Witness."""
-        self._partial_starts.froze(site, starter, late_at)
-
-    def passed(self, site: SiteName, starter: Starter) -> None:
-        """See Witness."""
-        self._barrier.passed(site, starter)
-
-    def made_room(self, site: SiteName, claim: str, idle: int, killed: list[int]) -> None:
-        """See Room."""
-        self._processors.made_room(site, claim, idle, killed)
 
     def asked_to_leave(self, starter: Starter) -> None:
         """Count the programs that are asked to give way."""
@@ -183,7 +171,7 @@ class Oracle:
         self._errors.is_known = False
         self.tickets.restored()
         self._allowances = Allowances()
-        self._watchers = Watchers()
+        self._watchers.restored()
         self._requests.restored(daemon.scheduler)
         for job, truth in self.record.jobs.items():
             if not truth.is_submitted:
@@ -194,24 +182,12 @@ class Oracle:
             truth.is_finished = found is not None and isinstance(found.phase, Finished)
             truth.is_restored = True
 
-    def noticed(self, notices: Sequence[Notice]) -> None:
-        """See Overseer."""
-        self._watchers.noticed(notices)
-
     def replayed(self, before: str, after: str) -> None:
         """Check promise 8."""
         self.replays += 1
         require(before == after, 8, "a replay gave another state")
 
     # --- at the end ---
-
-    def require_told(self, kept: Sequence[Notice]) -> None:
-        """Check the notices that watchers received against those that are kept."""
-        self._watchers.require_told(kept)
-
-    def require_charged(self, job: Job) -> None:
-        """Check the charges of a job that has ended."""
-        self._charges.require_charged(job)
 
     def require_kept(self, daemon: Daemon) -> None:
         """Check promise 4: accepted jobs are kept; Finished stays Finished."""

@@ -34,3 +34,7 @@ class Watchers:
         ends = Counter(notice.job for notice in kept if notice.phase in ENDS)
         twice = [job for job, count in ends.items() if count > 1]
         require(not twice, 2, f"the end of {twice} is told twice")
+
+    def restored(self) -> None:
+        """Forget all: the backup may know less."""
+        self._told.clear()

@@ -33,7 +33,7 @@ from koala_agent.lrm.emulated.emulated_jobs import Job, JobList
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.event_turns import EventTurns
 from koala_agent.lrm.emulated.idle_figures import IdleFigures
-from koala_agent.lrm.emulated.job_restoring import JobRestoring
+from koala_agent.lrm.emulated.job_restoring import restore
 from koala_agent.lrm.emulated.job_runs import JobRuns
 from koala_agent.lrm.emulated.local_load import LocalKey, LocalLoad
 from koala_agent.lrm.emulated.queue_places import Key, QueuePlaces
@@ -134,9 +134,8 @@ class EmulatedLocalManager:
             report=self._report,
             advance=self._advance,
         )
-        restoring = JobRestoring(jobs=self._jobs, places=self._places, runs=self._runs)
         try:
-            restoring.restore(self._table)
+            restore(self._table, self._jobs, self._places, self._runs)
             self._advance()
             self._store_changes()
             self._opened.set()

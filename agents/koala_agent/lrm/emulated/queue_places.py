@@ -12,7 +12,7 @@ from koala_agent.lrm.emulated.emulated_jobs import Job
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
 from koala_agent.lrm.emulated.gpu_pool import VARIABLE, GpuPool
 from koala_agent.lrm.emulated.local_load import LocalKey
-from koala_agent.lrm.job_table import Alive
+from koala_agent.lrm.job_table import Alive, Waiting
 from koala_agent.lrm.launch import check
 from koala_agent.lrm.local_manager import Placeholder, RequestRefusedError
 
@@ -38,14 +38,6 @@ class QueuePlaces:
             message = f"{placeholder.claim} asks for {gpus} GPUs: this site has {self.gpus.total}"
             raise RequestRefusedError(message)
 
-    def why_impossible_now(self, placeholder: Placeholder) -> str:
-        """Explain why a job of an earlier run can never start any more; empty if it can."""
-        gpus = placeholder.resources.gpus or 0
-        if placeholder.processors > self._settings.processors or gpus > self.gpus.total:
-            has = f"{self._settings.processors} processors and {self.gpus.total} GPUs"
-            return f"the site has only {has} now"
-        return ""
-
     def book(self, job: Job) -> None:
         """Book the processors of a job. Raises RequestRefusedError."""
         asked = job.placeholder
@@ -60,9 +52,26 @@ class QueuePlaces:
             free = f"{asked.processors} processors are not free for {asked.time_limit_s:.0f} s then"
             raise RequestRefusedError(f"a booking in {in_s:.0f} s: {free}")
 
-    def rebook(self, job: Job) -> bool:
-        """Restore a booking. One that should have begun meanwhile begins now, if it finds room."""
-        return self._has_booked(job, max(0.0, job.placeholder.begins_at - unix_now()))
+    def restore(self, job: Job) -> str:
+        """Give a job of an earlier run its place again, or explain why it has none any more. A
+        booking that should have begun meanwhile begins now, if it finds room."""
+        asked = job.placeholder
+        if job.gpus:
+            self.gpus.occupy(job.claim, job.gpus)
+        if not isinstance(job.state, Waiting):
+            self.occupy(job)
+        elif (
+            asked.processors > self._settings.processors
+            or (asked.resources.gpus or 0) > self.gpus.total
+        ):
+            has = f"{self._settings.processors} processors and {self.gpus.total} GPUs"
+            return f"the site has only {has} now"
+        elif not asked.begins_at:
+            self.ask_gpus(job)
+            self.enqueue(job)
+        elif not self._has_booked(job, max(0.0, asked.begins_at - unix_now())):
+            return "its booking could not be kept: its processors have other jobs"
+        return ""
 
     def _has_booked(self, job: Job, in_s: float) -> bool:
         asked, now = job.placeholder, self._clock()
