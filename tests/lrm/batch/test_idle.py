@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import Hole, Taken
+from koala.common.protocol.messages import Hole, Resources, Taken
 from koala.common.protocol.names import ClaimId
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
@@ -219,6 +220,29 @@ async def test_processors_of_a_claim_that_is_over_are_no_others(
         await cluster.polls(10)
         told = await manager.idle()
         assert (told.local_processors, told.idle) == (2, 10)
+
+
+async def test_a_claim_that_leaves_its_reservation_during_a_look_is_idle_there_alone(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """The listing still has it, the nodes have not."""
+    cluster.reservations = "ReservationName=course Nodes=n1 TRES=cpu=8 State=ACTIVE\n"
+    cluster.cpus = "12/4/0/16"
+    async with serve() as (manager, witness):
+        await manager.submit(replace(placeholder, resources=Resources(reservation="course")))
+        job = cluster.job("1")
+        job.state, job.cpus, job.reservation = "RUNNING", "4", "course"
+        await witness.until(Idle, lambda told: told.reservations == (("course", 4),))
+        witness.reports.clear()
+
+        def leave() -> None:
+            manager.note_left(CLAIM, is_gone=True)
+            cluster.cpus = "8/8/0/16"
+
+        cluster.before_figures = leave
+        await cluster.polls(8)
+        told = [one for one in witness.reports if isinstance(one, Idle)]
+        assert {(one.startable, one.reservations) for one in told} == {(0, (("course", 8),))}
 
 
 @pytest.mark.parametrize(

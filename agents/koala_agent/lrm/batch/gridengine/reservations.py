@@ -69,7 +69,7 @@ class Reservation:
             and (row.findtext("JAT_start_time") or "") >= self.start
         )
         inside = min(inside, sum(used.get(place, inside) for place in self.slots))
-        return replace(self.booking, processors=max(0, granted - inside))
+        return replace(self.booking, processors=max(0, granted - inside), size=granted)
 
 
 def read_bookings(answer: Answer) -> list[Reservation]:

@@ -50,17 +50,18 @@ def read_bookings(answer: Answer) -> list[Booking]:
         is_ours = words["ReservationName"].startswith(f"{PREFIX}-")
         gone = [name for name in _nodes(words) if name in lost and is_ours]
         trouble = f"its machine {gone[0]} is down or drained" if gone else ""
-        found.append(_booking(words, processors=_size(words), trouble=trouble))
+        found.append(_booking(words, size := _size(words), size, trouble=trouble))
     return found
 
 
-def _booking(words: Mapping[str, str], *, processors: int = 0, trouble: str = "") -> Booking:
+def _booking(words: Mapping[str, str], processors: int, size: int, trouble: str = "") -> Booking:
     name, begin, end = (words.get(key, "") for key in ("ReservationName", "StartTime", "EndTime"))
     return Booking(
         number=name,
         name=name,
         trouble=trouble,
         processors=processors,
+        size=size,
         begins_at=float(begin) if is_count(begin) else 0.0,
         ends_at=float(end) if is_count(end) else math.inf,
         is_open="FLEX" in _flags(words),
@@ -116,7 +117,7 @@ def bookings_of(
             for name in here:
                 kept = min(more, rest[name])
                 rest[name], more = rest[name] - kept, more - kept
-        found.append(_booking(words, processors=left))
+        found.append(_booking(words, left, size))
     return tuple(found)
 
 
