@@ -292,7 +292,8 @@ async def test_a_booking_that_was_refused_while_they_were_listed_is_in_the_way_o
         cluster.refuses_late = True
         for number in (2, 3):
             with pytest.raises(RequestRefusedError):
-                await manager.submit(replace(booked, claim=f"j1/1/0/{number}"))
+                claim = replace(booked, claim=f"j1/1/0/{number}", processors=number)
+                await manager.submit(claim)
 
 
 async def test_a_claim_that_cannot_be_ended_lets_others_ask_for_another_instant_after_a_minute(

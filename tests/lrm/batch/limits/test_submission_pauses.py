@@ -83,11 +83,21 @@ def test_what_a_failure_says_of_other_claims(
     assert {name for name, one in others.items() if is_paused(pauses, one)} == paused
 
 
-def test_the_refusal_of_a_booking_delays_neither_later_bookings_nor_claims_in_the_queue(
+def test_a_booking_that_is_refused_is_asked_for_ever_less_often_and_delays_no_claim_in_the_queue(
     placeholder: Placeholder,
 ) -> None:
-    pauses = SubmissionPauses(Clock())
-    pauses.note_failure(replace(placeholder, begins_at=1e9), RequestRefusedError("all is booked"))
+    clock, tries = Clock(), 0
+    pauses = SubmissionPauses(clock)
+    while clock.now < 600.0:
+        booking = replace(placeholder, begins_at=1e9 + 60 * 2**tries)
+        try:
+            pauses.check(booking)
+        except PausedError as error:
+            clock.now += error.again_s
+        else:
+            tries += 1
+            pauses.note_failure(booking, RequestRefusedError("all is booked"))
+    assert tries == 10
     assert not is_paused(pauses, placeholder)
-    assert not is_paused(pauses, replace(placeholder, begins_at=1e9 + 60))
+    assert not is_paused(pauses, replace(booking, processors=1))
     assert pauses.summary == ""

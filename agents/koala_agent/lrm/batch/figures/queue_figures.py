@@ -40,9 +40,9 @@ minutes."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listing:
-    """Figures of our claims by a listing that was asked for at `at`: those that used processors, the
-    processors of jobs that it had although their starters had left, claims that waited, and
-    processors of all its jobs in reservations that claims name."""
+    """Figures of our claims by a listing that was asked for at `at`: those that used processors,
+    processors of jobs that it had although their starters had left, claims that waited, and the
+    processors of both in reservations that claims name."""
 
     at: float
     using: frozenset[str] = frozenset()
