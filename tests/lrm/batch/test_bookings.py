@@ -291,8 +291,8 @@ async def test_a_booking_that_was_refused_while_they_were_listed_is_in_the_way_o
         await manager.submit(booked)
         cluster.refuses_late = True
         for number in (2, 3):
+            claim = replace(booked, claim=f"j1/1/0/{number}", processors=number)
             with pytest.raises(RequestRefusedError):
-                claim = replace(booked, claim=f"j1/1/0/{number}", processors=number)
                 await manager.submit(claim)
 
 
