@@ -130,8 +130,13 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
         ("ReservationName=x Nodes=n1 TRES=cpu=8 State=ACTIVE", 0, (("x", 6),)),
         (
             "ReservationName=x Nodes=n1 TRES=cpu=4 State=ACTIVE\n"
+            "ReservationName=y Nodes=n1 Flags=OVERLAP TRES=cpu=4 State=ACTIVE",
+            *(0, (("x", 3), ("y", 4))),
+        ),
+        (
+            "ReservationName=x Nodes=n1 TRES=cpu=4 State=ACTIVE\n"
             "ReservationName=y Nodes=n1 Flags=OVERLAP TRES=cpu=8 State=ACTIVE",
-            *(0, (("x", 3), ("y", 6))),
+            *(0, (("x", 0), ("y", 6))),
         ),
         ("ReservationName=x Nodes=n1 TRES=cpu=8 StartTime=2000 State=INACTIVE", 0, (("x", 0),)),
         (
@@ -141,7 +146,7 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
         ("ReservationName=koala-a-j1.1.0.1 Nodes=n1 TRES=cpu=4 State=ACTIVE", 2, ()),
         ("No reservations in the system", 0, ()),
     ],
-    ids=["part", "whole", "overlap", "later", "open", "booked", "hidden"],
+    ids=["part", "whole", "overlap", "taken", "later", "open", "booked", "hidden"],
 )
 def test_what_is_reserved_of_a_node_is_idle_for_claims_in_it_and_the_rest_for_others(
     told: str, startable: int, rooms: tuple[tuple[str, int], ...]
@@ -153,6 +158,8 @@ def test_what_is_reserved_of_a_node_is_idle_for_claims_in_it_and_the_rest_for_ot
     found = idle_of(Slurm().read_figures(answers), [], allowed=8, now=1000.0)
     assert (found.processors, found.startable, found.reservations) == (8, startable, rooms)
     assert ("booked for later" if "INACTIVE" in told else "reserved") in found.why
+    is_taken = {("x", 0), ("y", 6)} == set(rooms)
+    assert ("x: reservation y has its machines, too" in found.why) is is_taken
 
 
 def test_reservations_that_other_accounts_alone_may_see_are_unknown() -> None:
