@@ -4,8 +4,11 @@ kind, ever longer.
 A controller that is full refuses every claim of an account. A refusal whose cause is not known (of
 a filter of the site's own, for instance) counts for all claims with the same account, queue and
 quality of service; a known one for those that are alike. While a pause lasts no command is sent for
-such a claim; when it is over, the first one tries it for all. A booking that was refused may be had
-for another instant: those that are alike are not refused meanwhile, but wait.
+such a claim; when it is over, the first one tries it for all.
+
+A booking that was refused may be had for another instant: those that are alike are not refused
+meanwhile, but wait, the longer, the later it was to begin. So a search for an instant far ahead
+asks seldom, and one for a near instant loses little of its time.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from koala_agent.lrm.local_manager import (
 
 FIRST_S, LONGEST_S = 1.0, 300.0
 """The first pause, doubled each time, and the longest."""
+BOOKING_SHARE = 1 / 240
+"""Pause after the refusal of a booking, as a share of the time until its begin."""
 TRY_S = 15.0
 """Time that the claim which tries it for all has for its commands."""
 KEPT_S = 600.0
@@ -43,8 +48,8 @@ class _Pause:
 class SubmissionPauses:
     """Pauses of one batch system by kind of claim."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], float], calendar: Callable[[], float]) -> None:
+        self._now, self._calendar = now, calendar
         self._pauses: dict[Hashable, _Pause] = {}
 
     def check(self, placeholder: Placeholder) -> None:
@@ -77,6 +82,9 @@ class SubmissionPauses:
             kind = unclear
         before = self._pauses.get(kind)
         length_s = FIRST_S if before is None else min(LONGEST_S, 2 * before.length_s)
+        if is_of_bookings:
+            ahead_s = placeholder.begins_at - self._calendar()
+            length_s = max(FIRST_S, BOOKING_SHARE * ahead_s)
         self._pauses[kind] = _Pause(
             reason=str(error),
             is_refusal=is_refusal,
