@@ -86,7 +86,7 @@ def test_what_a_failure_says_of_other_claims(
 def test_a_booking_is_asked_for_the_less_often_the_later_it_begins_and_delays_none_in_the_queue(
     placeholder: Placeholder,
 ) -> None:
-    clock, asked = Clock(), list[float]()
+    clock, asked, booking = Clock(), list[float](), placeholder
     pauses = SubmissionPauses(clock, clock)
     while len(asked) < 8:
         booking = replace(placeholder, begins_at=clock.now + 60 * 2 ** len(asked))
