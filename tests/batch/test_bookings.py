@@ -190,13 +190,11 @@ async def test_a_booking_for_an_hour_that_is_twice_on_the_clock_begins_at_its_in
     async with serve(dialect=dialect, runner=shell) as (manager, _):
         asked = booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 300.0)
         await manager.submit(asked)
-        command = dialect.reservations()
-        assert command is not None
-        listed = dialect.read_reservations(await shell.run(command))
-        assert [one.begins_at for one in listed] == [math.ceil(asked.begins_at)]
-        assert f" {time.strftime('%T', time.gmtime(math.ceil(asked.begins_at)))}" in system.run(
-            "env", "TZ=UTC0", "qrstat", "-u", "*"
-        )
+        for outer in (shell, Shell(environment=of_commands(system.environment))):
+            answers = [await outer.run(command) for command in dialect.figures()]
+            figures = dialect.read_figures(tuple(answers))
+            assert figures is not None
+            assert [one.begins_at for one in figures.booked] == [math.ceil(asked.begins_at)]
 
 
 class CrashError(Exception):
