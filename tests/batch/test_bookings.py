@@ -179,6 +179,24 @@ async def test_a_booking_that_cannot_be_had_is_refused(
     assert not ours(system)
 
 
+@pytest.mark.parametrize("system", ["gridengine"], indirect=True)
+async def test_a_booking_for_an_hour_that_is_twice_on_the_clock_begins_at_its_instant(
+    serve: Serve, ask: Ask, system: System, dialect: Dialect
+) -> None:
+    """Summer time ends for the agent in ten minutes."""
+    end = time.gmtime(time.time() + 600 + 3600)
+    zone = f"AAA0BBB-1,0/0,{end.tm_yday - 1}/{end.tm_hour}:{end.tm_min:02d}"
+    shell = Shell(environment={**of_commands(system.environment), "TZ": zone})
+    async with serve(dialect=dialect, runner=shell) as (manager, _):
+        asked = booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 300.0)
+        await manager.submit(asked)
+        for outer in (shell, Shell(environment=of_commands(system.environment))):
+            answers = [await outer.run(command) for command in dialect.figures()]
+            figures = dialect.read_figures(tuple(answers))
+            assert figures is not None
+            assert [one.begins_at for one in figures.booked] == [math.ceil(asked.begins_at)]
+
+
 class CrashError(Exception):
     """The agent ends here."""
 
