@@ -179,6 +179,9 @@ GUARDS: dict[str, Callable[[], None]] = {
     "a_rest_without_the_bound_of_components": lambda: (
         test_flexible.test_without_room_for_a_refused_share_the_whole_job_is_split_anew(Script())
     ),
+    "an_unanswered_share_that_stays": lambda: (
+        test_flexible.test_a_share_without_an_answer_is_split_anew_after_its_grace_time(Script())
+    ),
     "a_ticket_of_another_attempt_holds": partial(
         test_tickets.test_a_ticket_of_an_earlier_attempt_holds_nothing, Script
     ),
