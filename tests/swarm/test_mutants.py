@@ -95,6 +95,7 @@ FOUND_BY = {
     "a_rest_is_smaller_than_its_bound": 2080,
     "a_split_that_needs_less": 2012,
     "sizes_that_are_not_recorded": 2001,
+    "an_unanswered_share_that_stays": 2004,
     "bookings_outlive_their_attempt": 2028,
     "a_moved_booking_is_not_given_back": 2028,
     "sites_that_do_not_book_are_booked": 2002,
@@ -178,9 +179,6 @@ GUARDS: dict[str, Callable[[], None]] = {
     ),
     "a_rest_without_the_bound_of_components": lambda: (
         test_flexible.test_without_room_for_a_refused_share_the_whole_job_is_split_anew(Script())
-    ),
-    "an_unanswered_share_that_stays": lambda: (
-        test_flexible.test_a_share_without_an_answer_is_split_anew_after_its_grace_time(Script())
     ),
     "a_ticket_of_another_attempt_holds": partial(
         test_tickets.test_a_ticket_of_an_earlier_attempt_holds_nothing, Script
