@@ -71,7 +71,7 @@ class HelloReply(_message.Message):
     now: _builtins.float
     """the daemon's clock, in seconds of the epoch"""
     relay: _builtins.str
-    """where agents reach its relay of files; empty while it starts"""
+    """where agents reach its relay of files"""
     expires_at: _builtins.float
     """when the caller's credentials expire; 0: never"""
     def __init__(
