@@ -414,7 +414,7 @@ class Oracle:
             if site is None or not scheduler.sites[site].is_connected:
                 self.given_up.add(event.claim)
         self.errors.heard(event)
-        self.errors.require_rests(scheduler, self.parameters.consecutive_errors_max)
+        self.errors.require_rests(scheduler, event, self.parameters, now)
         self.tickets.require_short_holds(scheduler, now)
         self.tickets.require_caps(scheduler)
         self.allowances.require_kept(scheduler)
