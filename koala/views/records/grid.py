@@ -26,7 +26,7 @@ class DaemonInfo(Record, frozen=True, kw_only=True):
     now: Moment
     """The daemon's clock."""
     relay: str = ""
-    """Address at which agents reach the daemon's relay of files; empty while it starts."""
+    """Address at which agents reach the daemon's relay of files."""
     expires_at: Moment | None = None
     """When the caller's credentials expire; null: never."""
 
