@@ -61,7 +61,8 @@ class StarterMachine:
         self.clock = ClockOffset(wall_offset_s)
         self._is_clock_shared = False
         self._settings = settings
-        self._now = self._began_at = now
+        self._now = now
+        self._began_at = now if settings.began_at is None else settings.began_at
         self._actions: list[Action] = []
         self._kill_s = settings.kill_s
         self._leases = StarterLeases(settings, now)
