@@ -200,8 +200,20 @@ def test_a_death_that_the_sites_signal_explains_is_the_sites() -> None:
     script.tell(ProcessEnded(index=0, status=-signal.SIGTERM), 5.0)
     assert said(script.tell(ProcessesCounted(left=0), 5.0)) == []
     script.tell(SiteSignalled(reason="SIGTERM from the site"), 5.1)
+    assert CountProcesses() in script.woken(5.3)
     end = the_end(script.tell(ProcessesCounted(left=0), 5.3))
     assert (end["kind"], end["statuses"]) == ("site", [-15])
+
+
+def test_a_signal_that_came_while_processes_were_counted_explains_a_death() -> None:
+    """On a busy machine a count takes longer than the signal of the site is waited for."""
+    script = StarterScript()
+    script.running()
+    assert CountProcesses() in script.tell(ProcessEnded(index=0, status=-signal.SIGTERM), 5.0)
+    assert said(script.tell(ProcessesCounted(left=0), 5.9)) == []
+    script.tell(SiteSignalled(reason="SIGTERM from the site"), 5.9)
+    assert CountProcesses() in script.woken(6.0)
+    assert the_end(script.tell(ProcessesCounted(left=0), 6.0))["kind"] == "site"
 
 
 def test_a_death_by_a_signal_that_nothing_explains_is_the_programs() -> None:

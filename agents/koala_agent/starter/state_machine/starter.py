@@ -71,6 +71,7 @@ class StarterMachine:
         self._paths = PathProbing()
         self._kv_requests = KvRequests()
         self._statuses = ExitStatuses(settings, now)
+        self._counted_from = now
         self._pacing = Pacing(settings.progress_s)
         self._resized = 0  # the greatest number of a Resize
         self._is_pass_told = False
@@ -319,7 +320,7 @@ class StarterMachine:
             self._begin_end("site", reason)
         elif isinstance(phase, Delivering):
             self._cut_short(phase, "site", f"{reason}, before its outputs were at the agent")
-        elif isinstance(phase, Ending) and self._now < self._statuses.final_at:
+        elif isinstance(phase, Ending) and self._counted_from < self._statuses.final_at:
             self._begin_end("site", reason, is_dismissed=phase.is_dismissed)
 
     def _opened(self, event: ev.Opened) -> None:
@@ -377,7 +378,7 @@ class StarterMachine:
             return
         statuses.note(event.index, event.status)
         if isinstance(phase, Ending):
-            self._emit(ev.CountProcesses())
+            self._count_processes()
         elif isinstance(phase, Running):
             statuses.defer_if_foreign(event.status, self._now)
             if event.status != 0 and self._settings.processes > 1:
@@ -405,7 +406,8 @@ class StarterMachine:
         # other machines say is to be heard before the next one.
         self.phase = phase = changed(phase, poll_at=self._now + POLL_S)
         if event.left == 0:
-            if self._now >= self._statuses.final_at:
+            # A slow count hides what came meanwhile: one is begun when the statuses are final.
+            if self._counted_from >= self._statuses.final_at:
                 self._deliver(phase, event)
         elif phase.kill_at is None:
             if not event.is_known:
@@ -536,6 +538,10 @@ class StarterMachine:
 
     def _poll_again(self, phase: Ending) -> None:
         self.phase = changed(phase, poll_at=self._now + POLL_S)
+        self._count_processes()
+
+    def _count_processes(self) -> None:
+        self._counted_from = self._now
         self._emit(ev.CountProcesses())
 
     def _lease_s(self) -> float:
