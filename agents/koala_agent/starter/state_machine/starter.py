@@ -140,7 +140,7 @@ class StarterMachine:
             began_at=self.to_daemons(self._began_at),
             armed=arming.number if arming is not None and is_armed else None,
             passed_at=None if self.passed_at is None else self.to_daemons(self.passed_at),
-            end=self._end_of(self.phase) if isinstance(self.phase, Over) else None,
+            end=self._told(self.phase.end) if isinstance(self.phase, Over) else None,
         )
         return messages.to_message(hello)
 
@@ -433,9 +433,7 @@ class StarterMachine:
         """Start the delivery of logs and outputs, which precedes the report of the end."""
         is_whole = phase.kind in PROGRAM_ENDS
         until = self._now + (DELIVER_S if is_whole else DELIVER_LOGS_S)
-        done = Delivering(
-            kind=phase.kind, reason=phase.reason, used=used, until=until, ended_at=self._now
-        )
+        done = Delivering(kind=phase.kind, reason=phase.reason, used=used, until=until)
         self._actions += self._kv_requests.give_up()
         is_wanted = not phase.is_dismissed and phase.kind != "lease"
         if not self._settings.delivers or not is_wanted:
@@ -465,8 +463,7 @@ class StarterMachine:
             memory_bytes=phase.used.memory_bytes,
             forwarded_bytes=phase.used.forwarded_bytes,
         )
-        over = Over(until=self._now, end=end, ended_at=phase.ended_at)
-        self._emit(ev.WriteEnd(end=self._end_of(over)))
+        self._emit(ev.WriteEnd(end=self._told(end)))
         is_by_lease = phase.kind == "lease"
         if is_dismissed or (is_by_lease and not self._keepalive.is_connected):
             self._exit()  # the next agent reads it from disk
@@ -478,11 +475,12 @@ class StarterMachine:
             linger_s = max(
                 linger_s, min(self._leases.length_s(is_held=False), DELIVER_S)
             )  # the agent cannot read it here
-        self.phase = Over(until=self._now + linger_s, end=end, ended_at=phase.ended_at)
-        self._send(messages.to_message(messages.EndReported(end=self._end_of(over))))
+        self.phase = Over(until=self._now + linger_s, end=end)
+        self._send(messages.to_message(messages.EndReported(end=self._told(end))))
 
-    def _end_of(self, phase: Over) -> dict[str, object]:
-        return {**messages.to_json(phase.end), "ended_at": self.to_daemons(phase.ended_at)}
+    def _told(self, end: messages.End) -> dict[str, object]:
+        """Return an end as it is told now: the batch job has its processors until then."""
+        return {**messages.to_json(end), "ended_at": self.to_daemons(self._now)}
 
     def _exit(self) -> None:
         self.phase = Exited()
@@ -515,6 +513,7 @@ class StarterMachine:
             if self._now >= min(phase.until, self.lease_until()):
                 self._cut_short(phase, "lease", "its outputs took too long to the agent")
         elif isinstance(phase, Over) and self._now >= phase.until:
+            self._emit(ev.WriteEnd(end=self._told(phase.end)))
             self._exit()
         if isinstance(self.phase, Ending) and self._now >= self.phase.poll_at:
             self._poll_again(self.phase)
