@@ -148,7 +148,7 @@ def run(
             arguments=command[1:],
             site=site_name,
             sites=allowed,
-            processors=size if total is None else None,
+            processors=size,
             environment=read_definitions(env, option="--env"),
             wall_time=wall_time,
             memory=memory,
