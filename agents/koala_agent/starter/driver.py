@@ -162,7 +162,7 @@ class StarterDriver:
             self.is_over = True
         elif isinstance(action, ev.WriteEnd):
             log(f"ended: {dumps(action.end).decode()}")
-            self._write_end(action.end)
+            self._write_end(action)
         else:
             return self._on_processes(action)
         return []
@@ -241,9 +241,10 @@ class StarterDriver:
         if self._nodes is not None:
             self._nodes.broadcast("resize", **vars(resize))
 
-    def _write_end(self, end: dict[str, object]) -> None:
+    def _write_end(self, order: ev.WriteEnd) -> None:
         try:
-            content = to_json(EndRecord(nonce=self._nonce, end=end))
+            record = EndRecord(nonce=self._nonce, end=order.end, began_at=order.began_at)
+            content = to_json(record)
             self._process_host.write(END_FILE, content, is_durable=True)
         except OSError as error:
             log(f"{END_FILE} cannot be written: {error}")  # the agent is told all the same

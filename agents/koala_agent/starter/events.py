@@ -319,9 +319,10 @@ class ResumeProgram:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteEnd:
-    """Write the end to disk, durably."""
+    """Write the end to disk, durably, and when the batch job began."""
 
     end: dict[str, object]
+    began_at: float
 
 
 @dataclass(frozen=True, kw_only=True)

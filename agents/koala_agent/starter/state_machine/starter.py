@@ -463,7 +463,7 @@ class StarterMachine:
             memory_bytes=phase.used.memory_bytes,
             forwarded_bytes=phase.used.forwarded_bytes,
         )
-        self._emit(ev.WriteEnd(end=self._told(end)))
+        self._write_end(end)
         is_by_lease = phase.kind == "lease"
         if is_dismissed or (is_by_lease and not self._keepalive.is_connected):
             self._exit()  # the next agent reads it from disk
@@ -477,6 +477,9 @@ class StarterMachine:
             )  # the agent cannot read it here
         self.phase = Over(until=self._now + linger_s, end=end)
         self._send(messages.to_message(messages.EndReported(end=self._told(end))))
+
+    def _write_end(self, end: messages.End) -> None:
+        self._emit(ev.WriteEnd(end=self._told(end), began_at=self.to_daemons(self._began_at)))
 
     def _told(self, end: messages.End) -> dict[str, object]:
         """Return an end as it is told now: the batch job has its processors until then."""
@@ -513,7 +516,7 @@ class StarterMachine:
             if self._now >= min(phase.until, self.lease_until()):
                 self._cut_short(phase, "lease", "its outputs took too long to the agent")
         elif isinstance(phase, Over) and self._now >= phase.until:
-            self._emit(ev.WriteEnd(end=self._told(phase.end)))
+            self._write_end(phase.end)
             self._exit()
         if isinstance(self.phase, Ending) and self._now >= self.phase.poll_at:
             self._poll_again(self.phase)
