@@ -153,11 +153,20 @@ def on_member_gone(
         if lacked_file and isinstance(job.phase, Starting):
             advance_start(state, job.phase, now)
         finish_if_over(state, attempt, now)
-    elif end.is_program and job.spec.quorum is None and not job.spec.is_malleable:
+    elif _is_end_of_job(job, member, end):
         member.end = end
         program_failed(state, attempt, member, end, now)
     else:
         lose_member(state, attempt, member, end, now)
+
+
+def _is_end_of_job(job: Job, member: Member, end: ClaimEnd) -> bool:
+    """Return True if a failure of a component's program is that of its job. A malleable job goes on
+    without the component, but not past the limit that it asked for."""
+    if not end.is_program or job.spec.quorum is not None:
+        return False
+    is_limited = job.spec.component(member.component).wall_time_s is not None
+    return not job.spec.is_malleable or (is_limited and end.kind is EndKind.WALL_TIME)
 
 
 def lose_member(
@@ -172,7 +181,9 @@ def lose_member(
         return
     member.end = end
     text = f"{describe(job, member)}: {end.describe()}"
-    left = [m for m in attempt.present if m not in (member, *attempt.joining)]
+    # Those that leave are not counted: without them the job would seem to be over.
+    stays = [m for m in attempt.present if m.leave_at is None]
+    left = [m for m in stays if m not in (member, *attempt.joining)]
     is_optional = is_optional_member(job, member.component) and job.release is None
     may_lose = is_optional or job.spec.quorum is not None or job.spec.is_malleable
     if may_lose and is_enough(job, left):
