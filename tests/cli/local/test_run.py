@@ -36,6 +36,12 @@ def test_output_is_labelled_by_site_and_process(grid: Up) -> None:
     assert "submitted j" in done.stderr
 
 
+def test_a_total_is_split_over_the_sites_that_may_be_used(grid: Up) -> None:
+    done = grid.koala("run", "--total", "3", "--site", "vu", "--", "sh", "-c", "echo $KOALA_TOTAL")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [f"vu.{process} | 3" for process in range(3)]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
