@@ -13,6 +13,7 @@ from koala.core.model.job import (
     ClaimEnd,
     Claiming,
     EndKind,
+    Job,
     Member,
     Queued,
     Releasing,
