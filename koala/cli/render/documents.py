@@ -49,7 +49,7 @@ def sites_text(
         column(">PROCESSORS", "processors"),
         column(">IDLE", "idle"),
         *([column(">GPUS", _gpus)] if any(site.gpus for site in sites) else []),
-        column(">CLAIMED", "claimed"),
+        column(">CLAIMED", lambda site: site.held + site.running),
         column(">ERRORS", "errors", rank=1),
         column(">ROUND TRIP", lambda site: milliseconds(site.rtt_s), rank=3),
         column("FOR", _whose, rank=2),

@@ -100,7 +100,7 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     resources: Resources = Resources()
     """Resources that it has besides."""
     claimed: int = 0
-    """Processors of claims."""
+    """Processors of claims, also queued ones."""
     errors: int = 0
     """Errors in a row."""
     unusable_until: Moment | None = None

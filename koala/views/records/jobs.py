@@ -313,7 +313,7 @@ class PortWay(Record, frozen=True, kw_only=True):
     refused: int = 0
     """Connections refused so far."""
     refusal: str = ""
-    """Reason of the newest of these."""
+    """Reason of the newest."""
     words: str = ""
     """All of this as a sentence."""
 
