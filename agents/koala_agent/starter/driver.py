@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 class StarterDriver:
     """The `World` of the starter's machine: carries out its actions and collects its events."""
 
-    def __init__(
-        self, spec: dict[str, object], nonce: str, began_at: float | None = None
-    ) -> None:
+    def __init__(self, spec: dict[str, object], nonce: str, began_at: float | None = None) -> None:
         now = boot_now()
         self._nonce = nonce
         self._program = ClaimProgram(spec)
