@@ -48,6 +48,9 @@ from koala.core.queries import describe, is_enough, is_optional_member, member_o
 from koala.core.sites import decrease_window, note_gone
 from koala.core.state import State
 
+LIMIT_ERROR_S = 1.0
+"""Most by which the run of a program until its limit seems shorter than that."""
+
 
 def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
     """Fence a claim that was silent past its lease, or told no pass. A connected site first gets a
@@ -154,20 +157,23 @@ def on_member_gone(
         if lacked_file and isinstance(job.phase, Starting):
             advance_start(state, job.phase, now)
         finish_if_over(state, attempt, now)
-    elif _is_end_of_job(job, member, end):
+    elif _is_end_of_job(job, member, end, now):
         member.end = end
         program_failed(state, attempt, member, end, now)
     else:
         lose_member(state, attempt, member, end, now)
 
 
-def _is_end_of_job(job: Job, member: Member, end: ClaimEnd) -> bool:
+def _is_end_of_job(job: Job, member: Member, end: ClaimEnd, now: Instant) -> bool:
     """Return True if a failure of a component's program is that of its job. A malleable job goes on
-    without the component, but not past the limit that it asked for."""
+    without the component, but not past the limit that it asked for; a site's may be shorter."""
     if not end.is_program or job.spec.quorum is not None:
         return False
-    is_limited = job.spec.component(member.component).wall_time_s is not None
-    return not job.spec.is_malleable or (is_limited and end.kind is EndKind.WALL_TIME)
+    limit_s = job.spec.component(member.component).wall_time_s
+    if not job.spec.is_malleable or end.kind is not EndKind.WALL_TIME:
+        return not job.spec.is_malleable
+    ran_s = 0.0 if member.passed_at is None else (end.ended_at or now) - member.passed_at
+    return limit_s is not None and ran_s > limit_s - LIMIT_ERROR_S
 
 
 def lose_member(

@@ -90,12 +90,11 @@ async def test_the_time_that_its_interpreter_takes_counts_as_well(
     python.write_text(SLOW_PYTHON.format(gate=gate, python=sys.executable))
     python.chmod(0o700)
     async with a_site(tmp_path, python=python, scratch=tmp_path if is_carried else None) as site:
-        async with asyncio.TaskGroup() as group:
-            granted = group.create_task(site.granted(a_hold()))
-            with await asyncio.to_thread(gate.open, "w") as opened:
-                waits_at = time.time()
-                opened.write("go\n")
-    began_at = granted.result().began_at
+        site.claims.order(a_hold())
+        with await asyncio.to_thread(gate.open, "w") as opened:
+            waits_at = time.time()
+            opened.write("go\n")
+        began_at = (await site.granted(a_hold())).began_at
     assert began_at is not None
     assert began_at < waits_at
 

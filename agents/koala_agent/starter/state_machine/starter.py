@@ -140,7 +140,7 @@ class StarterMachine:
             began_at=self.to_daemons(self._began_at),
             armed=arming.number if arming is not None and is_armed else None,
             passed_at=None if self.passed_at is None else self.to_daemons(self.passed_at),
-            end=self._end_now(self.phase.end) if isinstance(self.phase, Over) else None,
+            end=self._end_until_now(self.phase.end) if isinstance(self.phase, Over) else None,
         )
         return messages.to_message(hello)
 
@@ -476,12 +476,14 @@ class StarterMachine:
                 linger_s, min(self._leases.length_s(is_held=False), DELIVER_S)
             )  # the agent cannot read it here
         self.phase = Over(until=self._now + linger_s, end=end)
-        self._send(messages.to_message(messages.EndReported(end=self._end_now(end))))
+        self._send(messages.to_message(messages.EndReported(end=self._end_until_now(end))))
 
     def _write_end(self, end: messages.End) -> None:
-        self._emit(ev.WriteEnd(end=self._end_now(end), began_at=self.to_daemons(self._began_at)))
+        self._emit(
+            ev.WriteEnd(end=self._end_until_now(end), began_at=self.to_daemons(self._began_at))
+        )
 
-    def _end_now(self, end: messages.End) -> dict[str, object]:
+    def _end_until_now(self, end: messages.End) -> dict[str, object]:
         """Return an end as it is told now: the batch job has its processors until then."""
         return {**messages.to_json(end), "ended_at": self.to_daemons(self._now)}
 
