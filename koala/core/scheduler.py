@@ -65,7 +65,9 @@ from koala.core.pipeline.start_barrier import (
     on_paths_tried,
     on_ports_used,
 )
-from koala.core.pipeline.tickets import adopt_tickets, on_ticket_started, plan_when_due
+from koala.core.pipeline.tickets.eligibility import adopt_tickets
+from koala.core.pipeline.tickets.plans import plan_when_due
+from koala.core.pipeline.tickets.ticket_events import on_ticket_started
 from koala.core.pipeline.wanted import wanted
 from koala.core.policy_api import Policies
 from koala.core.state import State

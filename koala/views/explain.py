@@ -38,7 +38,7 @@ from koala.core.pipeline.placement_requests import whole_request
 from koala.core.pipeline.placing import empty_grid_view
 from koala.core.pipeline.refusals import avoided_sites, sites_closed_to, without_closed_sites
 from koala.core.pipeline.start_barrier import untried_members
-from koala.core.pipeline.tickets import why_not_queued
+from koala.core.pipeline.tickets.eligibility import why_not_queued
 from koala.core.queries import (
     claim_of,
     claims_of,

@@ -60,8 +60,8 @@ async def serving(manager: LocalManager, *, kill: bool = False) -> AsyncIterator
 
 async def cancel_as_site(manager: EmulatedLocalManager, claim: str) -> None:
     """End or dequeue a job of the emulated manager as the site's administrator could."""
-    manager._post_end(claim, EndCause.CANCELLED_BY_SITE, "cancelled by the site")
-    await manager._stored()
+    manager._runs.post_end(claim, EndCause.CANCELLED_BY_SITE, "cancelled by the site")
+    await manager._turns.stored()
 
 
 class Pipe:

@@ -180,13 +180,13 @@ def play(faults: Sequence[Fault], story: str) -> Result:
     try:
         run.play()
     except Exception:  # noqa: BLE001 - whatever breaks is what is looked for
-        last = "\n".join(run.oracle.last)
+        last = "\n".join(run.oracle.record.last)
         broken = f"{last}\n{traceback.format_exc(limit=-4)}"
     points = tuple(run.plan.struck)
     if faults:  # a thousand results with thousands of points each do not fit into memory
         after = points.index(faults[0]) + 1 if faults[0] in points else 0
         points = points[after : after + RECOVERY_POINTS]
-    return Result(faults=tuple(faults), broken=broken, points=points, seen=run.oracle.seen)
+    return Result(faults=tuple(faults), broken=broken, points=points, seen=run.oracle.record.seen)
 
 
 def pairs(firsts: Iterable[Result], count: int) -> list[tuple[Fault, Fault]]:

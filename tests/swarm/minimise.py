@@ -68,7 +68,7 @@ def try_out(scenario: Scenario) -> Broken | None:
     except Exception as error:  # noqa: BLE001 - whatever breaks it is what is looked for
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         how = re.sub(r"[0-9][\w./#-]*", "N", text)[:60]
-        last = "\n".join(line[:200] for line in [*run.oracle.last][-25:])
+        last = "\n".join(line[:200] for line in [*run.oracle.record.last][-25:])
         return Broken(how=how, story=f"{last}\n{text}", struck=tuple(run.plan.struck))
     return None
 

@@ -50,7 +50,7 @@ class Run:
         self.scenario = scenario
         parameters = scenario.parameters
         self.oracle = Oracle(parameters, scenario.specs)
-        self.oracle.carries = {one.name: one.facts.forwards for one in scenario.settings}
+        self.oracle.record.carries = {one.name: one.facts.forwards for one in scenario.settings}
         plan = FaultPlan(
             scenario.seed,
             chances=scenario.chances,
@@ -74,13 +74,14 @@ class Run:
             bookable=scenario.bookable,
         )
         self.plan = plan
-        self.oracle.engine = self.world.engine
-        self.oracle.shift_s = lambda: self.world.daemon.shift_s
-        self.oracle.well_since = self._well_since
-        self.oracle.again_s = scenario.pace.again_s
-        self.oracle.processors = {s.name: s.facts.processors for s in scenario.settings}
-        self.oracle.offsets = {s.name: s.offset_s for s in scenario.settings}
-        self.oracle.killing = [s.name for s in scenario.settings if s.facts.may_kill_local]
+        record = self.oracle.record
+        record.engine = self.world.engine
+        record.shift_s = lambda: self.world.daemon.shift_s
+        record.well_since = self._well_since
+        record.again_s = scenario.pace.again_s
+        record.processors = {s.name: s.facts.processors for s in scenario.settings}
+        record.offsets = {s.name: s.offset_s for s in scenario.settings}
+        record.killing = [s.name for s in scenario.settings if s.facts.may_kill_local]
 
     def _policies(self) -> Policies:
         return policies_of(self._policy_names(), self.scenario.foreign)
@@ -140,7 +141,8 @@ class Run:
         for job, at in scenario.cancels.items():
             world.engine.at(at, partial(world.cancel, job))
         for at, job, total in scenario.resizes:
-            self.oracle.totals[job] = max(total, self.oracle.totals.get(job, 0))
+            totals = self.oracle.record.totals
+            totals[job] = max(total, totals.get(job, 0))
             world.engine.at(at, partial(world.resize, job, total))
         world.engine.after(CHECK_S, self._check_again)
         world.engine.run(
@@ -152,12 +154,12 @@ class Run:
         self._play_out()
         self._judge()
         return Outcome(
-            trace=self.oracle.trace,
+            trace=self.oracle.record.trace,
             digest=digest(self.scheduler),
             events=self.oracle.events,
             replays=self.oracle.replays,
             ended_at=world.engine.now,
-            seen=self.oracle.seen,
+            seen=self.oracle.record.seen,
         )
 
     def _give_up_wishes(self) -> None:

@@ -46,12 +46,12 @@ def attempt(seed: int) -> Verdict:
     try:
         run.play()
     except Exception:  # noqa: BLE001 - whatever breaks a seed is what the swarm is looking for
-        last = "\n".join(run.oracle.last)
+        last = "\n".join(run.oracle.record.last)
         story = f"{last}\n{traceback.format_exc(limit=-4)}"
     return Verdict(
         seed=seed,
         story=story,
-        seen=run.oracle.seen,
+        seen=run.oracle.record.seen,
         events=run.oracle.events,
         simulated_s=run.world.engine.now,
     )

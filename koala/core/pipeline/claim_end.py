@@ -41,7 +41,8 @@ from koala.core.pipeline.requeueing import requeue_if_fenced, set_back
 from koala.core.pipeline.resizing.growth import lose_addition, on_resize_gone
 from koala.core.pipeline.resizing.leaving import tell_world
 from koala.core.pipeline.start_barrier import advance_start, run_if_passed
-from koala.core.pipeline.tickets import on_hold_lost, on_ticket_gone, plan_tickets
+from koala.core.pipeline.tickets.plans import plan_tickets
+from koala.core.pipeline.tickets.ticket_events import on_hold_lost, on_ticket_gone
 from koala.core.queries import describe, is_enough, is_optional_member, member_of, ticket_of
 from koala.core.sites import decrease_window, note_gone
 from koala.core.state import State

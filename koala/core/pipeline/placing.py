@@ -32,13 +32,12 @@ from koala.core.pipeline.placement_requests import (
 )
 from koala.core.pipeline.queue_entry import admit, set_timer
 from koala.core.pipeline.refusals import sites_closed_to, without_closed_sites
-from koala.core.pipeline.tickets import (
+from koala.core.pipeline.tickets.eligibility import (
     are_others_in_the_way,
-    expect_at_once,
     may_wait_in_queues,
-    queue_job,
     tickets_left,
 )
+from koala.core.pipeline.tickets.plans import expect_at_once, queue_job
 from koala.core.resources import describe_missing, needs_resources, occupied
 from koala.core.sites import is_usable
 from koala.core.splitting import empty_rooms, most_of

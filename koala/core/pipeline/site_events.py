@@ -16,11 +16,11 @@ from koala.core.pipeline.refusals import count_error, note_error
 from koala.core.pipeline.requeueing import set_back
 from koala.core.pipeline.resizing.growth import advance_growth, lose_addition
 from koala.core.pipeline.start_barrier import advance_start
-from koala.core.pipeline.tickets import (
+from koala.core.pipeline.tickets.plans import plan_where_cleared
+from koala.core.pipeline.tickets.ticket_events import (
     leave_silent_site,
     leave_without_files,
     on_starts_told,
-    plan_where_cleared,
 )
 from koala.core.queries import claims_of, copies_under_way, live_attempt
 from koala.core.sites import note_report, reset_errors

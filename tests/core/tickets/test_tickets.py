@@ -27,7 +27,8 @@ from koala.core.model.job import EndKind, Queued
 from koala.core.model.job_spec import Deadline, InputFile, StartType
 from koala.core.model.values import ClaimId, FileName, JobId, SiteName, TransferId, UserName
 from koala.core.pipeline.claiming import BUDGET_IS_USED
-from koala.core.pipeline.tickets import PAUSE_S, SHARE_IS_USED
+from koala.core.pipeline.tickets.parts import SHARE_IS_USED
+from koala.core.pipeline.tickets.plans import PAUSE_S
 from koala.policies import chosen
 from koala.views.explain import why
 from tests.core.conftest import Begin

@@ -45,13 +45,13 @@ async def test_no_process_is_started_before_its_start_is_stored(
 ) -> None:
     found = []
     async with serve() as (manager, witness):
-        start = manager._first.start
+        start = manager._runs._first.start
 
         def noted(placeholder: Placeholder) -> None:
             found.append(stored(manager).get(placeholder.claim))
             start(placeholder)
 
-        monkeypatch.setattr(manager._first, "start", noted)
+        monkeypatch.setattr(manager._runs._first, "start", noted)
         claims = [f"j{number}" for number in range(JOBS)]
         await asyncio.gather(*(manager.submit(ask(claim, "true")) for claim in claims))
         for claim in claims:

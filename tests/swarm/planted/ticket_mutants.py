@@ -9,10 +9,11 @@ from koala.core import leases, scheduler
 from koala.core.model.claim import Claim, Stopped
 from koala.core.model.job import Attempt, Member, Queued
 from koala.core.model.values import SiteName
-from koala.core.pipeline import claim_end, claiming, ending, placing, tickets, wanted
+from koala.core.pipeline import claim_end, claiming, ending, placing, wanted
 from koala.core.pipeline.ending import stop_claim as really_stop
 from koala.core.pipeline.ending import withdraw_tickets as really_withdraw
 from koala.core.pipeline.placing import begin_attempt as really_begin
+from koala.core.pipeline.tickets import leaving, parts, plans, questions, ticket_events
 from koala.core.queries import claim_of
 from koala.queue_model import queue
 from koala_agent.claims import table
@@ -30,7 +31,7 @@ def a_second_ticket_is_kept() -> Patches:
         if claim_of(state, state.placed[claim.job].members[claim.component]) in (None, claim):
             really_stop(state, claim)
 
-    with replaced((tickets, "stop_claim"), by=stop_claim):
+    with replaced((ticket_events, "stop_claim"), by=stop_claim):
         yield
 
 
@@ -44,7 +45,7 @@ def tickets_outlive_the_start() -> Patches:
         if at is not None:
             really_withdraw(state, member, at=at, keep=keep)
 
-    with replaced((tickets, "withdraw_tickets"), by=withdraw_tickets):
+    with replaced((plans, "withdraw_tickets"), by=withdraw_tickets):
         yield
 
 
@@ -74,7 +75,7 @@ def a_component_waits_at_one_site_more() -> Patches:
 @mutant
 def queues_of_owners_who_set_a_limit_are_filled() -> Patches:
     """Tickets are queued at a site whose owner lets no more wait."""
-    no_limit = replaced((tickets, "why_no_ticket"), by=lambda *_site: "")
+    no_limit = replaced((parts, "why_no_ticket"), by=lambda *_site: "")
     with no_limit, replaced((placing, "full_queues"), by=lambda _state: ()):
         yield
 
@@ -82,7 +83,7 @@ def queues_of_owners_who_set_a_limit_are_filled() -> Patches:
 @mutant
 def a_site_is_held_as_a_whole() -> Patches:
     """Tickets hold as much of a site as comes up."""
-    with replaced((tickets, "may_hold"), by=lambda *_hold, **_is_last: True):
+    with replaced((parts, "may_hold"), by=lambda *_hold, **_is_last: True):
         yield
 
 
@@ -100,28 +101,28 @@ def tickets_of_an_attempt_that_ended_stay() -> Patches:
 @mutant
 def a_hold_over_budget_is_kept() -> Patches:
     """A ticket that comes up when the budget is used up holds all the same."""
-    with replaced((tickets, "is_affordable"), by=lambda *_question, **_hold: True):
+    with replaced((parts, "is_affordable"), by=lambda *_question, **_hold: True):
         yield
 
 
 @mutant
 def holds_are_not_charged() -> Patches:
     """A ticket that holds costs no budget."""
-    with replaced((tickets, "charge_hold"), by=lambda *_charge: None):
+    with replaced((ticket_events, "charge_hold"), by=lambda *_charge: None):
         yield
 
 
 @mutant
 def a_hold_is_never_given_back() -> Patches:
     """Let what came up long before the others hold until its starter ends by itself."""
-    with replaced((tickets, "give_back"), by=lambda *_hold: None):
+    with replaced((parts, "give_back"), (ticket_events, "give_back"), by=lambda *_hold: None):
         yield
 
 
 @mutant
 def a_hold_that_was_given_back_stays() -> Patches:
     """A component gives its processors back, and does not stop its claim."""
-    with replaced((tickets, "stop_claim"), by=lambda _state, _claim: None):
+    with replaced((leaving, "stop_claim"), by=lambda _state, _claim: None):
         yield
 
 
@@ -137,7 +138,7 @@ def an_ended_ticket_stays_in_its_member() -> Patches:
     """The end of a ticket is not taken note of."""
 
     def on_ticket_gone(state: Any, attempt: Attempt, *rest: Any) -> None:
-        tickets.plan_tickets(state, attempt, rest[-1])
+        plans.plan_tickets(state, attempt, rest[-1])
 
     with replaced((claim_end, "on_ticket_gone"), by=on_ticket_gone):
         yield
@@ -146,7 +147,7 @@ def an_ended_ticket_stays_in_its_member() -> Patches:
 @mutant
 def a_ticket_of_another_attempt_holds() -> Patches:
     """A ticket that starts after its attempt ended holds for the next one."""
-    real = tickets.on_ticket_started
+    real = ticket_events.on_ticket_started
 
     def on_ticket_started(state: Any, event: Any, now: float) -> None:
         ticket = state.ledger.get(event.claim)
@@ -204,8 +205,8 @@ def a_moved_booking_is_not_given_back() -> Patches:
         booked = [one for one in tickets_there if one.site == site and one.begins_at]
         return booked[-1] if booked else None
 
-    new_ones = replaced((tickets, "booking_at"), by=booking_at)
-    with new_ones, replaced((tickets, "withdraw_tickets"), by=withdraw_tickets):
+    new_ones = replaced((parts, "booking_at"), (questions, "booking_at"), by=booking_at)
+    with new_ones, replaced((parts, "withdraw_tickets"), by=withdraw_tickets):
         yield
 
 
@@ -224,24 +225,21 @@ def instants_of_bookings_are_lost_by_a_cut() -> Patches:
 @mutant
 def sites_that_do_not_book_are_booked() -> Patches:
     """A component is booked at a site that does not book."""
-    with replaced((tickets, "_may_book"), by=lambda *_component: True):
+    with replaced((questions, "_may_book"), by=lambda *_component: True):
         yield
 
 
 @mutant
 def refused_bookings_are_asked_for_again_at_once() -> Patches:
     """The instant for which a site refused a booking is not noted."""
-    real = tickets.on_ticket_gone
+    real = ticket_events.on_ticket_gone
 
     def on_ticket_gone(state: Any, attempt: Attempt, member: Member, *rest: Any) -> None:
         before = member.not_booked
-        plan, tickets.plan_tickets = tickets.plan_tickets, lambda *_plan: None
-        try:
+        with replaced((ticket_events, "plan_tickets"), by=lambda *_plan: None):
             real(state, attempt, member, *rest)
-        finally:
-            tickets.plan_tickets = plan
         member.not_booked = before
-        plan(state, attempt, rest[-1])
+        plans.plan_tickets(state, attempt, rest[-1])
 
     with replaced((claim_end, "on_ticket_gone"), by=on_ticket_gone):
         yield

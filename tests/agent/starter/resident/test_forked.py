@@ -150,7 +150,7 @@ async def test_a_starter_that_a_program_has_changed_serves_no_other(
         second = await serve(site, 2)
         await process_ended(first)
         assert await serve(site, 3) == second
-        resident = site.manager._first._resident
+        resident = site.manager._runs._first._resident
         assert resident._process is not None
         assert settings_of(second) == settings_of(resident._process.pid) == settings_of(os.getpid())
 
@@ -169,7 +169,7 @@ async def test_a_parent_that_a_program_has_changed_forks_no_starter(
     tmp_path: Path, change: str
 ) -> None:
     async with a_site(tmp_path, leases=LONG) as site:
-        resident = site.manager._first._resident
+        resident = site.manager._runs._first._resident
         find = "read x x x on x < /proc/$PPID/stat"
         await serve(site, 1, kept(f"{find}; {change}"))
         changed = resident._process
@@ -252,7 +252,7 @@ async def test_an_order_to_a_starter_outlives_the_parent(tmp_path: Path) -> None
         first = await serve(site, 1)
         os.kill(first, signal.SIGSTOP)
         await order_to_stopped(site, own_claim(2))
-        resident = site.manager._first._resident
+        resident = site.manager._runs._first._resident
         assert resident._process is not None
         resident._process.kill()
         await until(lambda: resident._process is None)
@@ -290,8 +290,8 @@ async def test_a_claim_is_run_once_if_the_next_agent_and_an_earlier_starter_both
 async def order_to_stopped(site: Site, claim: str) -> None:
     """Order a claim from a starter that is stopped; wait until its agent takes it as started."""
     site.claims.order(a_shell_hold("echo $PPID", claim, no_barrier=True))
-    await until(lambda: claim in site.manager._jobs)
-    await until(lambda: isinstance(site.manager._jobs[claim].state, Alive))
+    await until(lambda: claim in site.manager._jobs.by_claim)
+    await until(lambda: isinstance(site.manager._jobs.by_claim[claim].state, Alive))
 
 
 async def test_a_stored_process_belongs_to_one_claim(
