@@ -254,9 +254,10 @@ def test_a_booking_at_machines_that_are_reserved_for_others_later_is_in_trouble(
     ]
     late = f"ReservationName=late StartTime={begins} EndTime=300 Nodes=a1 Flags={flags}"
     text = "\n".join([*rows, f"{late} TRES=cpu={cpus} State=INACTIVE", "HAS a1 8"])
-    troubles = [one.trouble for one in Slurm().read_reservations(said(text))]
-    words = "reservation late has its machines, too" if is_taken else ""
-    assert troubles == [words, "", ""]
+    booking, *others = Slurm().read_reservations(said(text))
+    assert booking.trouble == ("reservation late has its machines, too" if is_taken else "")
+    assert (booking.cause is EndCause.CANCELLED_BY_SITE) is is_taken, "no fault of the site"
+    assert [one.trouble for one in others] == ["", ""]
 
 
 def test_answers_about_bookings_are_read() -> None:

@@ -97,8 +97,8 @@ def test_a_booking_is_asked_for_the_less_often_the_later_it_begins_and_delays_no
         else:
             asked.append(clock.now)
             pauses.note_failure(booking, RequestRefusedError("all is booked"))
-    assert asked == [0, 1, 2, 3, 5, 9, 17, 33]
-    clock.now += 32
+    assert asked == [0, 1, 3, 7, 15, 31, 63, 127]
+    clock.now += 128
     pauses.check(booking)
     pauses.note_failure(booking, RequestRefusedError("all is booked"))
     assert not is_paused(pauses, placeholder)

@@ -27,7 +27,7 @@ from koala_agent.lrm.local_manager import (
 
 FIRST_S, LONGEST_S = 1.0, 300.0
 """The first pause, doubled each time, and the longest."""
-BOOKING_SHARE = 1 / 240
+BOOKING_SHARE = 1 / 60
 """Pause after the refusal of a booking, as a share of the time until its begin."""
 TRY_S = 15.0
 """Time that the claim which tries it for all has for its commands."""

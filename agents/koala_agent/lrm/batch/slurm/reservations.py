@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.slurm.partitions import part_of, words_of
 from koala_agent.lrm.dialect import PREFIX, Booking, check_status, is_count
-from koala_agent.lrm.local_manager import RequestRefusedError
+from koala_agent.lrm.local_manager import EndCause, RequestRefusedError
 from koala_agent.starter.batch_rules import expand_names
 from koala_agent.transport.interface import Answer, Command
 
@@ -55,8 +56,10 @@ def read_bookings(answer: Answer) -> list[Booking]:
         is_ours = words["ReservationName"].startswith(f"{PREFIX}-")
         gone = [name for name in _nodes(words) if name in lost and is_ours]
         trouble = f"its machine {gone[0]} is down or drained" if gone else ""
-        trouble = trouble or _trouble(words, _taken(words, every, has))
-        found.append(_booking(words, size := _size(words), size, trouble=trouble))
+        booking = _booking(words, size := _size(words), size, trouble)
+        if not trouble and (why := _trouble(words, _taken(words, every, has))):
+            booking = replace(booking, trouble=why, cause=EndCause.CANCELLED_BY_SITE)
+        found.append(booking)
     return found
 
 
