@@ -11,7 +11,6 @@ submission           one of several submissions; `batched_submission` sends them
 
 records              types of results
 connection           calls over a `channel`; `resumable_stream` goes on after a cut
-requests             messages, whose errors name the argument
 answers              the daemon's JSON as records
 grid_model           the grid as it is now, fed by a watch, for pages and `koala top`
 staging, uploads     files on their way to the daemon; `fetching`: output files on their way back

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from koala.client.connection import Connection
-from koala.client.requests import pb
 from koala.client.submission import Submission, submission_message, text_of
 from koala.common.wire.status import from_submitted
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import ExhaustedError, KoalaError
 
 if TYPE_CHECKING:

@@ -36,10 +36,10 @@ from koala.client.fetching import prepare_folder, write_files
 from koala.client.file_calls import AsyncFileCalls
 from koala.client.grid_calls import AsyncGridCalls
 from koala.client.records import LogPart, OutputFile, OutputPart
-from koala.client.requests import pb
 from koala.client.resumable_stream import StreamOpened
 from koala.client.submission import Submission
 from koala.common.identity.credentials import Credentials
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import KoalaError, SpecError, TimeLimitError, UnreachableError
 from koala.views.records.base import Moment, Records
 from koala.views.records.jobs import (

@@ -146,7 +146,7 @@ def without_place(message: str, text: str, line: int = 0) -> str:
 
 
 def without_places(error: SpecError, text: str) -> SpecError:
-    """Do so for each mistake."""
+    """Name components in place of lines in each mistake."""
     first, *others = [
         without_place(mistake.message, text, mistake.position.line if mistake.position else 0)
         for mistake in (error, *error.others)

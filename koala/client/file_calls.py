@@ -7,8 +7,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 from koala.client.connection import Connection
-from koala.client.requests import pb
 from koala.client.uploads import LocalFile, Progress, send
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import UnreachableError
 from koala.views.records.grid import AddedFile, Files, RemovedFile, ReplicaFile
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from koala.client.connection import Connection
-from koala.client.requests import pb
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.views.records.access import (
     AuditLine,
     AuditLines,

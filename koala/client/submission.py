@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from koala.client.requests import pb
+from koala.common.wire.v1 import koala_pb2 as pb
 from koala.errors import SpecError
 
 if TYPE_CHECKING:

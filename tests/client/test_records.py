@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict, fields, is_dataclass
 from datetime import UTC, datetime
 
@@ -62,28 +61,6 @@ def test_what_a_document_lacks_has_a_default() -> None:
 def test_an_answer_of_another_form_is_an_error_that_names_the_field(text: str, said: str) -> None:
     with pytest.raises(KoalaError, match=said):
         decode(SiteStatus, text)
-
-
-@pytest.mark.parametrize(
-    ("call", "wrong", "words"),
-    [
-        (lambda client: client.resize("j1", 10**30), ValueError, "total = 1000.* 64 bits"),
-        (lambda client: client.resize("j1", 2.5), TypeError, "total = 2.5 .*whole number"),
-        (lambda client: client.list_jobs(last=2**63), ValueError, "last = 9223.* 64 bits"),
-        (lambda client: client.show(7), TypeError, "job = 7 .*text"),
-        (lambda client: client.show("\udcff"), ValueError, r"job = '\\udcff' .*text in Unicode"),
-        (lambda client: client.cancel([3]), TypeError, r"jobs = \[3\] .*several texts"),
-        (lambda client: client.add_site("a", ttl_s="1h"), TypeError, "ttl_s = '1h' .*a number"),
-        (lambda client: client.submit("&", key=5), TypeError, "key = 5 .*text"),
-    ],
-)
-async def test_an_argument_that_no_request_can_hold_is_named(
-    call: Callable[[AsyncClient], Awaitable[object]], wrong: type[Exception], words: str
-) -> None:
-    """Before anything is sent: nobody is there."""
-    async with AsyncClient("127.0.0.1:1") as client:
-        with pytest.raises(wrong, match=words):
-            await call(client)
 
 
 @pytest.mark.parametrize(("one", "other"), [(AsyncClient, Client), (AsyncJobHandle, JobHandle)])
