@@ -3,6 +3,7 @@ another, and a daemon between them."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from koala.client import AsyncClient
-from tests.harness.moments import until
+from tests.harness.moments import moment, until
 from tests.harness.namespaces import Namespace, lonely_sites
 from tests.live.grid import CALM, Grid, running_at
 
@@ -219,6 +220,11 @@ async def test_nobody_else_is_let_in(
     other = (await client.submit("+" + part(dial, "west") + part("pass", "east"))).job
     assert await client.wait(other) == "Finished"
     assert said(grid, "west", f"{other}/1/0/1") == ["refused"]
+    async with asyncio.timeout(30):
+        while "2 connections refused, the last: the caller" not in " ".join(
+            (await client.why(job)).why
+        ):
+            await moment()
     await client.cancel([job])
     await grid.at_rest(client)
     assert not listens(spaces[1]["west"], port)

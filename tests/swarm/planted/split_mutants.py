@@ -73,3 +73,10 @@ def a_rest_without_the_bound_of_components() -> Patches:
 
     with replaced((claiming, "ask_placement"), by=ask):
         yield
+
+
+@mutant
+def an_unanswered_share_that_stays() -> Patches:
+    """A share that is split anew after its grace time is not stopped at its first site."""
+    with replaced((claiming, "stop_member"), by=lambda _state, _member: None):
+        yield
