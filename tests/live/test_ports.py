@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,6 @@ import pytest
 from koala.client import AsyncClient
 from tests.harness.moments import moment, until
 from tests.harness.namespaces import Namespace, lonely_sites
-from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, running_at
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.root]
@@ -148,13 +147,6 @@ def grid(
     )
     with running_at(grid, {site: space.address for site, space in found.items()}):
         yield grid
-
-
-@pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
-    """A client of it."""
-    async with client_of(grid) as client:
-        yield client
 
 
 def part(program: str, site: str, *words: object, ports: str = "") -> str:

@@ -54,10 +54,11 @@ class End:
 
 @dataclass(frozen=True, kw_only=True)
 class EndRecord:
-    """Content of END_FILE; `end` is an End."""
+    """Content of END_FILE; `end` is an End. Its batch job `began_at`, in the daemon's time."""
 
     nonce: str
     end: dict[str, object]
+    began_at: float | None = None
 
 
 # Messages of the starter -------------------------------------------------------------------------

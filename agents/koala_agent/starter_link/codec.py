@@ -234,6 +234,7 @@ def record_of(passed: Message | None, ended: Message | None) -> StarterRecord | 
             return None
         return StarterRecord(
             nonce=_nonce(written.nonce),
+            began_at=None if end is None else _optional("began_at", end.began_at, most=INSTANT_MAX),
             passed_at=None if pass_ is None else _passed_at(pass_.passed_at),
             end=None if end is None else _end(end.end),
         )

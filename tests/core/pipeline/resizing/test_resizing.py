@@ -186,6 +186,21 @@ def test_a_site_that_comes_back_is_told_the_release_and_the_world(grown: Script)
     assert (resize.number, len(resize.peers)) == (1, 3)
 
 
+def test_who_joins_hears_of_no_world_before_all_of_the_growth_have_passed(small: Script) -> None:
+    """Else the number of the last change would name another world than it did, without those
+    whose pass is not known yet."""
+    small.tell_together(a_site("c", 4), a_site("d", 4))
+    claims = small.claimed("m")
+    small.grant(*claims).released("m")
+    small.passed(claims[0]).gone(SECOND, EndKind.VANISHED)
+    assert {resize.claim for resize in small.take(ResizeClaim)} == {FIRST}
+    assert small.scheduler.wanted(SiteName("c")).resizes == ()
+    small.passed(claims[1])
+    told = small.take(ResizeClaim)
+    assert {resize.claim for resize in told} == {FIRST, *claims}
+    assert {resize.number for resize in told} == {2}
+
+
 def test_a_daemon_that_starts_again_goes_on_with_a_growth(small: Script) -> None:
     small.tell(a_site("c", 4))
     small.claimed("m")
@@ -204,6 +219,31 @@ def test_a_lost_component_is_left_out_while_enough_are_left(grown: Script) -> No
     assert grown.phase("m") == "Running"  # 4 of at least 4
     grown.gone(ADDED, EndKind.EXITED, statuses=(1,)).drop()
     assert grown.phase("m") == "Failed"
+
+
+def test_who_leaves_is_not_among_those_that_are_left(grown: Script) -> None:
+    """As where an administrator cancels all: the job is not Finished when the last one has left."""
+    grown.tell(resized("m", 8)).drop()
+    grown.gone(FIRST, EndKind.SITE)
+    assert grown.drop().phase("m") == "Running"
+    grown.gone(SECOND, EndKind.SITE).drop().exits(ADDED).drop()
+    assert grown.phase("m") != "Finished"
+    assert "back in its placement queue" in grown.story("m")
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "phase"), [(60.0, "Failed"), (600.0, "Running"), (None, "Running")]
+)
+def test_a_job_ends_at_the_limit_that_it_asked_for(
+    begin: Begin, limit_s: float | None, phase: str
+) -> None:
+    """A shorter one of a site costs it a component."""
+    script = begin().tell(a_site("a", 4), a_site("b", 4)).after(1.0)
+    event = malleable("m", 4, 4, total=16, least=4)
+    parts = tuple(replace(part, wall_time_s=limit_s) for part in event.spec.components)
+    script.tell(replace(event, spec=replace(event.spec, components=parts))).running("m")
+    script.after(60.0).gone(FIRST, EndKind.WALL_TIME, reason="60 s")
+    assert script.drop().phase("m") == phase
 
 
 def test_a_job_does_not_grow_again_and_again_where_its_program_fails(grown: Script) -> None:
