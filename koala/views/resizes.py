@@ -8,6 +8,7 @@ from koala.core.model.job import Arming, Attempt, Growth, Job, Member
 from koala.core.pipeline.resizing.leaving import leaving_members, processors_of
 from koala.views.records import jobs
 from koala.views.records.base import Moment
+from koala.views.waiting import span
 
 
 def job_size(job: Job) -> jobs.JobSize | None:
@@ -39,9 +40,11 @@ def _words(
 ) -> list[str]:
     split = job.spec.split
     assert split is not None
-    lines = [f"has {processors} of {split.total} processors, and keeps at least {split.least}"]
+    lines = [f"has {processors} processors, wants {split.total}, and keeps at least {split.least}"]
     lines += [f"{_named(job, member)} joins: {_step(attempt.growth, member)}" for member in joining]
-    lines += [f"{_named(job, member)} is asked to give way" for member in leaving]
+    for member in leaving:
+        limit = span(member.leave_s or 0.0)
+        lines.append(f"{_named(job, member)} was asked to give way within {limit}")
     return lines
 
 

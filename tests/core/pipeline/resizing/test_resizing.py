@@ -362,11 +362,15 @@ def test_another_total_makes_components_leave_and_come(grown: Script) -> None:
 
 
 def test_users_are_told_who_comes_and_goes(grown: Script) -> None:
-    assert grown.picture("m")["size"]["words"] == ["has 12 of 16 processors, and keeps at least 4"]
+    (told,) = grown.picture("m")["size"]["words"]
+    assert told == "has 12 processors, wants 16, and keeps at least 4"
     grown.tell(resized("m", 8)).drop()
     size = grown.picture("m")["size"]
     assert (size["processors"], size["leaving"]) == (12, ["2"])
-    assert size["words"][1] == "component 2 at c (4) is asked to give way"
+    assert size["words"] == [
+        "has 12 processors, wants 8, and keeps at least 4",
+        "component 2 at c (4) was asked to give way within 60 s",
+    ]
     grown.exits(ADDED).drop().tell(resized("m", 16)).report("c", 4).after(10.0)
     assert grown.picture("m")["processors"] == 12  # what it counts for, with what joins
     (line,) = grown.picture("m")["size"]["words"][1:]
