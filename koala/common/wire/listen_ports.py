@@ -16,15 +16,14 @@ def check_free(key: str, address: str, *, or_else: str = "") -> None:
 
 
 def reserve(key: str, address: str) -> socket.socket:
-    """Reserve host:port, with port 0 a free one, for a server that shares it (SO_REUSEPORT): no
-    other program gets it while the socket is open. Raises the ConfigError of `cannot_listen`."""
+    """Reserve host:port, with port 0 a free one, for a server that reuses addresses, as gRPC's do:
+    the kernel gives it to nobody else while the socket is open. Raises the ConfigError of
+    `cannot_listen`."""
     check_free(key, address)
     family, kind, protocol, place = _place(address)
     reserved = socket.socket(family, kind, protocol)
     try:
-        # REUSEADDR: connections of an earlier server may linger for a minute
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reserved.bind(place)
     except OSError as error:
         reserved.close()
