@@ -153,8 +153,8 @@ def test_the_newest_ping_without_an_answer_is_sent_again_in_a_new_session(
     script.held()
     for sent_at in (1.0, 2.0):
         script.tell(StarterSaid(nonce="n", message=Ping(claim=CLAIM, nonce="n", sent_at=sent_at)))
-    sent = [one.message for one in script.tell(LeasesSet(leases=LeaseTimes()))]
-    assert sent == [Ping(claim=CLAIM, nonce="n", sent_at=2.0)]
+    again = SendToDaemon(message=Ping(claim=CLAIM, nonce="n", sent_at=2.0))
+    assert script.tell(LeasesSet(leases=LeaseTimes())) == [again]
     script.tell(Pong(claim=CLAIM, nonce="n", sent_at=2.0, now=100.0))
     script.tell(Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=100.0))
     assert script.tell(LeasesSet(leases=LeaseTimes())) == []
