@@ -41,7 +41,7 @@ def site_views(
         if not is_usable(site):
             continue
         if site.is_probing and claimed is None:
-            claimed = {claim.site for claim in busy}
+            claimed = {claim.site for claim in busy if is_probe(claim, sites[claim.site])}
         is_taken = name in shut or (claimed is not None and site.is_probing and name in claimed)
         processors, gpus = placed.get(name, (0, 0))
         views.append(
@@ -120,6 +120,11 @@ def is_resting(site: Site) -> bool:
     The probe timer ends a rest, not the clock: before it fires the site would count as healthy.
     """
     return site.unusable_until is not None and not site.is_probing
+
+
+def is_probe(claim: Claim, site: Site) -> bool:
+    """Return True if a claim was made after the rest of its site: older ones prove nothing."""
+    return site.unusable_until is not None and claim.asked_at >= site.unusable_until
 
 
 LAUNCH_REST_S = 120.0

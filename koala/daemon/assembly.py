@@ -300,10 +300,11 @@ def _file_parts(base: Foundation, sessions: SiteSessions) -> _FileParts:
 
 def _relay(base: Foundation) -> Relay:
     config = base.config
+    port = base.listeners.relay_port
     settings = RelaySettings(
         secret=base.secret.hex(),
         identity=base.listeners.identity_path,
-        listen=config.relay_listen,
+        listen=f"{config.relay_listen.rpartition(':')[0]}:{port}",
         spool=str(config.spool),
         bytes_per_s=config.relay.bytes_per_s,
         free_bytes_min=config.low_disk_bytes + config.ballast_bytes,
@@ -311,7 +312,7 @@ def _relay(base: Foundation) -> Relay:
         metrics=config.relay_metrics,
     )
     host = config.relay.address or _reachable(config.relay_listen)
-    return Relay(settings, host=host, run=base.run_relay)
+    return Relay(settings, address=f"{host}:{port}", run=base.run_relay)
 
 
 # --- the event loop -------------------------------------------------------------------------------
@@ -420,7 +421,6 @@ def _agent_parts(
         registry,
         event_loop,
         clock,
-        opened=files.relay.started,
         reports_per_s=config.limits.reports_per_s,
         is_awaited=logs.is_awaited,
     )

@@ -64,6 +64,7 @@ class Daemon:
             freeze_all()
         try:
             listeners = Listeners(config, self._disk.write_with_ballast)
+            await listeners.reserve_relay_port()
             epoch = recovered.scheduler.epoch
             if self._accept_loss:
                 record_local_operation(state_dir, verb="AcceptLoss", subject=f"epoch {epoch}")

@@ -9,6 +9,7 @@ allowed on them. In plain text there is one port, and no secrets.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,8 +24,9 @@ from koala.common.identity.credentials import (
 )
 from koala.common.identity.private_files import check_private, write_private
 from koala.common.identity.tls import IdentityFile, server_credentials
+from koala.common.runtime.clock import now
 from koala.common.runtime.structured_log import get_logger
-from koala.common.wire.listen_ports import cannot_listen, check_free
+from koala.common.wire.listen_ports import cannot_listen, check_free, reserve
 from koala.common.wire.v1.identity_pb2_grpc import add_EnrolmentServicer_to_server
 from koala.daemon.auth.access_rules import Role
 from koala.daemon.auth.audit import Audit, account
@@ -37,6 +39,8 @@ from koala.daemon.quotas import FairQueue
 from koala.errors import ConfigError
 
 RENEWAL_POLL_S = 3600.0
+RELAY_END_S = 3.0
+RELAY_POLL_S = 0.05
 
 log = get_logger()
 
@@ -57,6 +61,7 @@ class Listeners:
         self._config = config
         self._identity: IdentityFile | None = None
         self._announced: Path | None = None
+        self._for_relay: socket.socket | None = None
         if config.daemon.plain:
             log.warning(
                 "daemon.unencrypted",
@@ -121,6 +126,24 @@ class Listeners:
             lambda address: server.add_secure_port(address, for_clients),
         )
 
+    async def reserve_relay_port(self) -> None:
+        """Reserve the relay's port until `close`. The relay of a daemon that was killed may have it
+        for a moment. Raises ConfigError."""
+        give_up_at = now() + RELAY_END_S
+        while self._for_relay is None:
+            try:
+                self._for_relay = reserve("relay.listen", self._config.relay_listen)
+            except ConfigError:
+                if now() >= give_up_at:
+                    raise
+                await asyncio.sleep(RELAY_POLL_S)
+
+    @property
+    def relay_port(self) -> int:
+        """Number of the port that is reserved for the relay."""
+        assert self._for_relay is not None
+        return int(self._for_relay.getsockname()[1])
+
     def interceptor(self) -> AuthInterceptor:
         """Create the interceptor that every call passes."""
         return AuthInterceptor(self.credentials, self.audit, self.call_queue, self._streams)
@@ -140,8 +163,10 @@ class Listeners:
                 log.error("certificate.not_renewed", reason=str(error))  # noqa: TRY400 - the reason suffices
 
     def close(self) -> None:
-        """Withdraw the announcement and close the audit log."""
+        """Withdraw the announcement, close the audit log, and free the relay's port."""
         self.audit.close()
+        if self._for_relay is not None:
+            self._for_relay.close()
         if self._announced is not None:
             self._announced.unlink(missing_ok=True)
 

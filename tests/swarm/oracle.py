@@ -120,7 +120,7 @@ class Oracle:
             if site is None or not scheduler.sites[site].is_connected:
                 self._ends.fenced(event.claim)
         self._errors.heard(event)
-        self._errors.require_rests(scheduler, self.record.parameters.consecutive_errors_max)
+        self._errors.require_rests(scheduler, event, self.record.parameters, now)
         self.tickets.require_short_holds(scheduler, now)
         self.tickets.require_caps(scheduler)
         self._allowances.require_kept(scheduler)

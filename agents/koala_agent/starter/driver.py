@@ -22,7 +22,7 @@ from koala_agent.starter.subreaper import keep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from koala_agent.starter.events import Action, Event
     from koala_agent.starter.mailbox.client import MailboxConnector
@@ -300,13 +300,15 @@ class StarterDriver:
         machines = [self._process_host.port_counts]
         if self._nodes is not None:
             machines += self._nodes.port_counts
-        merged: dict[tuple[str, str], list[float]] = {}
+        merged: dict[tuple[str, str], list[Any]] = {}
         for name, claim, *counts in [row for rows in machines for row in rows]:
-            known = merged.setdefault((name, claim), [0, 0, 0.0, 0.0])
-            known[:3] = [one + more for one, more in zip(known, counts[:3])]
-            known[3] = max(known[3], counts[3])
-        return tuple([(*port, *counts) for port, counts in merged.items()])  # type: ignore[misc]
+            known = merged.get((name, claim), [0, 0, 0.0, 0.0, 0, ""])
+            merged[name, claim] = [merge(both) for merge, *both in zip(MERGES, known, counts)]
+        return tuple([(*port, *counts) for port, counts in merged.items()])
 
+
+MERGES: tuple[Any, ...] = (sum, sum, sum, max, sum, max)
+"""How the counts of two machines make those of both, after name and claim."""
 
 RELEASE_PAUSE_S = 0.002
 """Pause between the pass and the release of the processes. Other starters on this machine wake at

@@ -196,7 +196,7 @@ class PathsProbed:
 class PortsMoved:
     """Ports of others were used through the grid, so much so far (`messages.PortsCounted`)."""
 
-    ports: tuple[tuple[str, str, int, int, float, float], ...]
+    ports: tuple[tuple[str, str, int, int, float, float, int, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,10 +108,10 @@ class PathsTried:
 @dataclass(frozen=True, kw_only=True)
 class PortsCounted:
     """Use of ports through the grid so far: name, claim, connections, bytes, busy seconds, round
-    trip."""
+    trip, refused connections and the newest reason."""
 
     KIND = "ports"
-    ports: tuple[tuple[str, str, int, int, float, float], ...]
+    ports: tuple[tuple[str, str, int, int, float, float, int, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from typing import Any
 
 from koala.errors import ConfigError
 
@@ -12,6 +13,23 @@ def check_free(key: str, address: str, *, or_else: str = "") -> None:
     """Raise the ConfigError of `cannot_listen` if a listener on host:port would fail."""
     if reason := _obstacle(address):
         raise _error(key, address, reason, or_else)
+
+
+def reserve(key: str, address: str) -> socket.socket:
+    """Reserve host:port, with port 0 a free one, for a server that shares it (SO_REUSEPORT): no
+    other program gets it while the socket is open. Raises the ConfigError of `cannot_listen`."""
+    check_free(key, address)
+    family, kind, protocol, place = _place(address)
+    reserved = socket.socket(family, kind, protocol)
+    try:
+        # REUSEADDR: connections of an earlier server may linger for a minute
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reserved.bind(place)
+    except OSError as error:
+        reserved.close()
+        raise cannot_listen(key, address) from error
+    return reserved
 
 
 def cannot_listen(key: str, address: str) -> ConfigError:
@@ -28,9 +46,7 @@ def _obstacle(address: str) -> str:
     """Return the reason why an address cannot be listened on now; empty when it can."""
     host, _, port = address.rpartition(":")
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
-            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        family, kind, protocol, place = _place(address)
         with socket.socket(family, kind, protocol) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(place)
@@ -44,3 +60,12 @@ def _obstacle(address: str) -> str:
             )
         return str(error.strerror)
     return ""
+
+
+def _place(address: str) -> tuple[int, int, int, tuple[Any, ...]]:
+    """Return family, type, protocol and address for a socket. Raises socket.gaierror."""
+    host, _, port = address.rpartition(":")
+    family, kind, protocol, _, place = socket.getaddrinfo(
+        host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return family, kind, protocol, place

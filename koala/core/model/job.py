@@ -341,9 +341,13 @@ class Attempt:
 
     @property
     def world(self) -> list[Member]:
-        """Members of a running job that neither ended nor are asked to give way, nor join yet."""
-        joining = self.joining
-        return [m for m in self.at_barrier if m.leave_at is None and m not in joining]
+        """Members of a running job that neither ended nor are asked to give way. Those that join
+        are in it when all of their growth have passed."""
+        return [m for m in self.at_barrier if m.leave_at is None and not self.is_growing(m)]
+
+    def is_growing(self, member: Member) -> bool:
+        """Return True if a member is of the growth under way."""
+        return self.growth is not None and member.component in self.growth.components
 
 
 # --- jobs ---

@@ -21,7 +21,7 @@ from koala.core.model.job import (
     Stopping,
 )
 from koala.core.model.values import Instant
-from koala.core.pipeline.claiming import after_answer, bind
+from koala.core.pipeline.claiming import after_answer, bind, split_lost
 from koala.core.pipeline.ending import (
     deciding_members,
     drop_member,
@@ -207,6 +207,8 @@ def lose_member(
         job.failures += end.kind in SITE_FAULTS
         if end.kind is EndKind.HOLD and not all(present.is_fetched for present in attempt.present):
             job.awaits_files = True
+        if end.kind is not EndKind.HOLD and split_lost(state, attempt, member, text, now):
+            return
         passed = [m.passed_at is not None for m in attempt.members]
         is_partial = isinstance(job.phase, Releasing) and any(passed) and not all(passed)
         set_back(state, attempt, f"partial start: {text}" if is_partial else text, now)

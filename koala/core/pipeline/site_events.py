@@ -6,6 +6,7 @@ from koala.common.protocol.limits import ENDLESS_S
 from koala.core.model import events as ev
 from koala.core.model.actions import CancelTransfer
 from koala.core.model.charges import Trouble
+from koala.core.model.claim import Claim, Passed
 from koala.core.model.grid import Site
 from koala.core.model.job import ClaimEnd, Claiming, EndKind, Queued, Running, Starting
 from koala.core.model.timers import TimerKind
@@ -23,7 +24,7 @@ from koala.core.pipeline.tickets.ticket_events import (
     on_starts_told,
 )
 from koala.core.queries import claims_of, copies_under_way, live_attempt
-from koala.core.sites import note_report, reset_errors
+from koala.core.sites import is_probe, note_report, reset_errors
 from koala.core.state import State
 
 
@@ -223,10 +224,24 @@ def on_declared_lost(state: State, event: ev.SiteDeclaredLost, now: Instant) -> 
 
 
 def on_rested(state: State, name: SiteName, now: Instant) -> None:
-    """Let the next claim probe a site whose rest after errors is over."""
+    """Let the next claim probe a site whose rest after errors is over, or end the probation by one
+    that has run as long as a rest: it may run for days."""
     site = state.sites[name]
-    is_due = site.unusable_until is not None and site.unusable_until <= now
-    if is_due and not site.is_probing:
+    if site.unusable_until is None or site.unusable_until > now:
+        return
+    if not site.is_probing:
         site.is_probing = True
         state.announce_site(site, "rested; the next claim is a probe", now)
-        state.request_scan()
+    elif any(_is_proof(state, claim, site, now) for claim in state.ledger.values()):
+        reset_errors(site)
+        state.announce_site(site, "usable again: its probe runs well", now)
+    else:
+        return
+    state.request_scan()
+
+
+def _is_proof(state: State, claim: Claim, site: Site, now: Instant) -> bool:
+    """Return True if a claim is a probe of the site that has run as long as a rest."""
+    if claim.site != site.name or not isinstance(claim.phase, Passed) or not is_probe(claim, site):
+        return False
+    return now >= claim.phase.passed_at + state.parameters.probe_after_s

@@ -344,6 +344,9 @@ def on_passed(state: State, event: ev.ClaimPassed, now: Instant) -> None:
             claim.phase = replace(phase, passed_at=event.passed_at)
         case phase:
             claim.phase = Passed(grant=phase.grant, passed_at=event.passed_at)
+    if state.sites[claim.site].is_probing:
+        proven_at = event.passed_at + state.parameters.probe_after_s
+        state.timers.set(proven_at, TimerKind.PROBE, claim.site)
     refund_hold(state, claim, now)
     current = member_of(state, claim)
     if current is None:

@@ -50,7 +50,7 @@ def wanted(state: State, site: SiteName) -> actions.Wanted:
                 if isinstance(claim.phase, Released | Passed):  # a growth has its own
                     joined = attempt.members[claim.component].joined
                     releases.append(release_claim(claim, joined or release))
-                if attempt.resizes and isinstance(claim.phase, Passed):
+                if attempt.resizes and is_told(attempt, claim):
                     resizes.append(resize_claim(state, attempt, claim))
             case Starting(tests=PathTests(waiting=untried)) if claim.id in untried:
                 paths.append(try_paths(state, attempt, claim))
@@ -208,6 +208,13 @@ def peers_of(state: State, job: Job, claims: list[Claim]) -> tuple[Peer, ...]:
         )
         for claim in claims
     )
+
+
+def is_told(attempt: Attempt, claim: Claim) -> bool:
+    """Return True if a claim of a malleable job is told its world: one that joins began with the
+    world that comes about when all of its growth have passed."""
+    member = attempt.members[claim.component]
+    return isinstance(claim.phase, Passed) and not attempt.is_growing(member)
 
 
 def resize_claim(state: State, attempt: Attempt, claim: Claim) -> actions.ResizeClaim:

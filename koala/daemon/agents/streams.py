@@ -122,8 +122,7 @@ class Stream:
 
 
 class Streams(AgentLinkServicer):
-    """gRPC service of all streams; it reads from agents once `opened` is set, when the relay's
-    address is known."""
+    """gRPC service of all streams."""
 
     def __init__(
         self,
@@ -131,12 +130,10 @@ class Streams(AgentLinkServicer):
         event_loop: EventLoop,
         clock: Clock,
         *,
-        opened: asyncio.Event,
         reports_per_s: float,
         is_awaited: Callable[[SiteName | None, pb.FromAgent], bool],
     ) -> None:
         """`is_awaited` tells answers to the daemon from reports; only reports are rate-limited."""
-        self._opened = opened
         self._is_awaited = is_awaited
         self._reports_per_s = reports_per_s
         self._registry = registry
@@ -174,7 +171,6 @@ class Streams(AgentLinkServicer):
     ) -> None:
         """Read messages no faster than the rate limit, by backpressure; cut an agent that keeps
         exceeding it."""
-        await self._opened.wait()
         slowed_at: Instant | None = None
         async for message in self._messages(connection, requests):
             while connection.reports >= REPORTS_WAITING_MAX:

@@ -56,7 +56,7 @@ from koala.common.runtime.token_bucket import TokenBucket
 from koala.common.wire import connection_limits
 from koala.common.wire.grpc_shutdown import run_and_drain, start_uninterrupted
 from koala.common.wire.interceptors import Readable
-from koala.common.wire.listen_ports import cannot_listen, check_free
+from koala.common.wire.listen_ports import cannot_listen
 from koala.common.wire.v1 import files_pb2, files_pb2_grpc
 from koala.daemon.files.carried_connections import CarriedConnections, carry_handler
 from koala.daemon.files.relay_pairings import Pairing, Pairings, PipeClosedError
@@ -75,6 +75,11 @@ _PutContext: TypeAlias = "aio.ServicerContext[files_pb2.Frame, files_pb2.PutDown
 
 log = get_logger(__name__)
 
+_OPTIONS = (
+    *(option for option in SERVER_OPTIONS if option[0] != "grpc.so_reuseport"),
+    ("grpc.so_reuseport", 1),  # the daemon has reserved the port
+    *connection_limits.options(ports=1),
+)
 _LARGE_BYTES = 64 * 2**20
 """Larger outputs must leave `free_bytes_min`; smaller ones fit, or the write fails."""
 _PART_OF_SITE = 4
@@ -356,13 +361,12 @@ async def serve(settings: RelaySettings, on_listening: Callable[[int], None]) ->
     relay = RelayServer(settings, spool)
     metrics = _metrics(settings.metrics, relay)
     server = aio.server(
-        options=SERVER_OPTIONS + connection_limits.options(ports=1),
+        options=_OPTIONS,
         interceptors=(*(() if metrics is None else (metrics.calls,)), Readable()),
     )
     server.add_generic_rpc_handlers((carry_handler(relay.Carry),))  # before that of the service
     files_pb2_grpc.add_FilesServicer_to_server(relay, server)
     files_pb2_grpc.add_RelayServicer_to_server(relay, server)
-    check_free("relay.listen", settings.listen)
     try:
         if settings.identity:
             read = IdentityFile(Path(settings.identity)).read

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TypeAlias
 
 from koala.common.runtime.structured_log import get_logger
@@ -28,7 +28,7 @@ PROGRAM: tuple[str, ...] = (sys.executable, "-m", "koala.daemon.files.relay")
 
 
 class RelayProcess:
-    """Relay as a child process of the daemon, restarted on the same port when it dies.
+    """Relay as a child process of the daemon, restarted when it dies.
 
     Copies under way are cut, and resume when it is back.
     """
@@ -42,16 +42,14 @@ class RelayProcess:
     async def run(self) -> None:
         """Supervise the relay until cancelled.
 
-        Raises UnreachableError when the relay exits by itself at its first start: the port is in
-        use, or a folder is unusable. A relay that is killed or too slow is restarted.
+        Raises UnreachableError when the relay exits by itself at its first start, as with an
+        unusable folder. A relay that is killed or too slow is restarted.
         """
         has_started = False
         pause_s = _RESTART_S
         while True:
             try:
                 async with self._child() as (process, port):
-                    host = self._settings.listen.rpartition(":")[0]
-                    self._settings = replace(self._settings, listen=f"{host}:{port}")
                     self._on_started(port)
                     has_started = True
                     pause_s = _RESTART_S
@@ -109,22 +107,18 @@ async def run_relay_process(settings: RelaySettings, on_started: Callable[[int],
 
 
 class Relay:
-    """The relay of a daemon: `address` is as agents reach it, known once `started` is set."""
+    """The relay of a daemon: `address` is as agents reach it."""
 
-    def __init__(self, settings: RelaySettings, *, host: str, run: RunRelay) -> None:
-        self.address = ""
-        self.started = asyncio.Event()
+    def __init__(self, settings: RelaySettings, *, address: str, run: RunRelay) -> None:
+        self.address = address
         self._settings = settings
-        self._host = host
         self._run = run
 
     async def run(self) -> None:
         """Run the relay until cancelled. Raises UnreachableError when it cannot start."""
         await self._run(self._settings, self._on_started)
 
-    def _on_started(self, port: int) -> None:
-        self.address = f"{self._host}:{port}"
-        self.started.set()
+    def _on_started(self, _port: int) -> None:
         log.info("relay.started", address=self.address)
 
 

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,13 +31,6 @@ pytestmark = pytest.mark.live
 
 # A daemon that leaves its session and its parent, says its pid, and lives on.
 ESCAPE = "setsid sh -c 'echo $$ > {ear}; exec sleep 600' > /dev/null 2>&1 &"
-
-
-@pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
-    ear = Ear(tmp_path / "ear")
-    yield ear
-    ear.close()
 
 
 def folder(tmp_path: Path, claim: str = "j1/1/0/1") -> Path:

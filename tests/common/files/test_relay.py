@@ -32,6 +32,7 @@ from tests.common.files.stage import (
     running,
     some_bytes,
 )
+from tests.harness.ports import free_port
 
 pytestmark = pytest.mark.live
 
@@ -85,7 +86,8 @@ async def test_a_cut_at_either_side_of_the_relay_costs_no_bytes(tmp_path: Path, 
 
 async def test_a_killed_relay_is_started_again_and_the_copy_goes_on(tmp_path: Path) -> None:
     content = some_bytes(1_000_000)
-    settings = RelaySettings(secret=SECRET.hex(), spool=str(tmp_path / "spool"))
+    listen = f"127.0.0.1:{free_port()}"
+    settings = RelaySettings(secret=SECRET.hex(), listen=listen, spool=str(tmp_path / "spool"))
     ports: asyncio.Queue[int] = asyncio.Queue()
     process = RelayProcess(settings, ports.put_nowait)
     slow = BandwidthLimits(default=1_500_000)

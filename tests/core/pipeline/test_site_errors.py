@@ -286,6 +286,19 @@ def test_an_unusable_site_rests_and_comes_back_through_one_probe(script: Script)
     assert script.claimed("j2") == ["j2/1/0/1"]
 
 
+def test_a_probe_that_runs_as_long_as_the_rest_was_is_enough(script: Script) -> None:
+    """It may run for days. One that has run since before the rest proves nothing, and closes no
+    site to a probe."""
+    script.tell(a_site("a", 4), a_job("old", 1)).running("old")
+    fail_at(script, "a", 3)
+    script.tell(a_job("j1", 1), a_job("j2", 1)).at(600)
+    script.grant(*script.claimed("j1")).passed(*script.released("j1"))
+    script.at(1199).expect_nothing()
+    script.at(1201)
+    assert site(script, "a").unusable_until is None
+    assert script.claimed("j2") == ["j2/1/0/1"]
+
+
 def test_a_probe_that_fails_makes_the_site_rest_again(script: Script) -> None:
     script.tell(a_site("a", 4))
     fail_at(script, "a", 3)

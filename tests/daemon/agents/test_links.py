@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from koala.client import AsyncClient
+from koala.common.wire.listen_ports import check_free
 from koala.common.wire.v1 import link_pb2 as pb
+from koala.daemon.files.relay_settings import RelaySettings
+from koala.errors import ConfigError
 from tests.daemon.fake_agent import FakeAgent
 from tests.daemon.running import config_of, running
 
@@ -56,6 +59,21 @@ async def test_a_ping_of_a_claim_that_is_to_stop_is_not_answered(tmp_path: Path)
         agent.tell(ping=pb.Ping(claim=claim, nonce=f"n-{claim}", sent_at=1.0))
         await round_trip(agent)
         assert agent.heard_of("pong") == []
+
+
+async def test_sites_come_and_jobs_run_while_the_relay_does_not_start_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process may take long on a busy machine, and starters' leases do not wait."""
+
+    async def never(_settings: RelaySettings, _on_started: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("tests.daemon.running.serve", never)
+    async with running_job(tmp_path) as (agent, _, _, _):
+        (welcome,) = agent.heard_of("welcome")
+        with pytest.raises(ConfigError, match="is taken"):
+            check_free("relay.listen", welcome.welcome.relay)
 
 
 async def test_a_catalogue_follows_the_sites_files(tmp_path: Path) -> None:

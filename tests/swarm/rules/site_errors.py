@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from koala.core.model.events import ClaimFenced, ClaimGone, Event, SiteResumed, TransferFailed
 from koala.core.model.job import SITE_FAULTS, ClaimEnd, EndKind
-from koala.core.model.values import ClaimId, SiteName
+from koala.core.model.parameters import Parameters
+from koala.core.model.values import ClaimId, Instant, SiteName, UserName
 from koala.core.scheduler import Scheduler
 from tests.swarm.breach import require
 
@@ -21,7 +22,8 @@ class Errors:
         self.most: dict[SiteName, list[str]] = {}  # the job of each error
         self.least: dict[SiteName, list[str]] = {}
         self.launches: set[SiteName] = set()  # where a batch job was over before its starter ran
-        self._rests: dict[SiteName, bool] = {}
+        self._rests: dict[SiteName, Instant | None] = {}  # until when, as seen last
+        self._proofs: list[tuple[Event, SiteName]] = []  # not durable yet
         self._gone: set[ClaimId] = set()
         self._durable: list[Event] = []
         self.is_known = True  # no backup was restored, which may know of fewer
@@ -29,12 +31,15 @@ class Errors:
     def durable(self, event: Event) -> None:
         """Keep the event: it survives a crash."""
         self._durable.append(event)
+        proven = [site for cause, site in self._proofs if cause is event]
+        self._durable += [SiteResumed(site=site, by=UserName("")) for site in proven]
 
     def crashed(self) -> None:
         """Discard events that were not durable."""
         self.most, self.least = {}, {}
         self.launches = set()
         self._gone = set()
+        self._proofs = []
         for event in self._durable:
             self.heard(event)
 
@@ -75,15 +80,31 @@ class Errors:
     def _count(self, jobs: list[str]) -> int:
         return len(set(jobs)) if self.counted == "jobs" else len(jobs)
 
-    def require_rests(self, scheduler: Scheduler, threshold: int) -> None:
+    def require_rests(
+        self, scheduler: Scheduler, event: Event, parameters: Parameters, now: Instant
+    ) -> None:
         """Check promise 7: a site becomes unusable after so many consecutive errors, or one batch
-        job that was over before its starter ran, and only then."""
+        job that was over before its starter ran, and only then. After its rest it is usable again
+        by a claim that ended well, or that was made then and has run as long as a rest."""
+        threshold = parameters.consecutive_errors_max
         for name, site in scheduler.sites.items() if self.is_known else ():
-            is_unusable = site.unusable_until is not None
-            if is_unusable and not self._rests.get(name):
+            until, rested = site.unusable_until, self._rests.get(name)
+            if until is not None and rested is None:
                 found = self._count(self.most.get(name, []))
                 is_due = found >= threshold or name in self.launches
                 require(is_due, 7, f"{name} rests after {found} errors in a row")
             least = self._count(self.least.get(name, []))
-            require(is_unusable or least < threshold, 7, f"{name} is usable after {least} errors")
-            self._rests[name] = is_unusable
+            if until is None and rested is not None and least >= threshold:
+                proofs = [
+                    claim
+                    for claim in scheduler.ledger.values()
+                    if (claim.site == name and claim.asked_at >= rested)
+                    if (passed_at := claim.passed_at) is not None
+                    if now >= passed_at + parameters.probe_after_s
+                ]
+                require(bool(proofs), 7, f"{name} is usable after {least} errors")
+                self._well(name)
+                self._proofs.append((event, name))
+            else:
+                require(until is not None or least < threshold, 7, f"{name} is usable: {least}")
+            self._rests[name] = until

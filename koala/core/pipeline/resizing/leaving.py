@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from koala.core.model.claim import Passed
 from koala.core.model.job import Attempt, ClaimEnd, Job, Member, Running
 from koala.core.model.timers import TimerKind
 from koala.core.model.values import Instant
 from koala.core.pipeline.ending import drop_member, finish_if_over
-from koala.core.pipeline.wanted import resize_claim
+from koala.core.pipeline.wanted import is_told, resize_claim
 from koala.core.queries import claims_of, describe
 from koala.core.state import State
 
@@ -26,7 +25,7 @@ def tell_world(state: State, attempt: Attempt) -> None:
         return
     attempt.resizes += 1
     for claim in claims_of(state, attempt.present):
-        if isinstance(claim.phase, Passed):
+        if is_told(attempt, claim):
             state.actions.append(resize_claim(state, attempt, claim))
 
 

@@ -186,6 +186,21 @@ def test_a_site_that_comes_back_is_told_the_release_and_the_world(grown: Script)
     assert (resize.number, len(resize.peers)) == (1, 3)
 
 
+def test_who_joins_hears_of_no_world_before_all_of_the_growth_have_passed(small: Script) -> None:
+    """Else the number of the last change would name another world than it did, without those
+    whose pass is not known yet."""
+    small.tell_together(a_site("c", 4), a_site("d", 4))
+    claims = small.claimed("m")
+    small.grant(*claims).released("m")
+    small.passed(claims[0]).gone(SECOND, EndKind.VANISHED)
+    assert {resize.claim for resize in small.take(ResizeClaim)} == {FIRST}
+    assert small.scheduler.wanted(SiteName("c")).resizes == ()
+    small.passed(claims[1])
+    told = small.take(ResizeClaim)
+    assert {resize.claim for resize in told} == {FIRST, *claims}
+    assert {resize.number for resize in told} == {2}
+
+
 def test_a_daemon_that_starts_again_goes_on_with_a_growth(small: Script) -> None:
     small.tell(a_site("c", 4))
     small.claimed("m")
