@@ -410,6 +410,11 @@ class ClaimTable:
         self._ping_at = self._now
         for pending in self._pending:
             self._to_daemon(pending)
+        # A starter pings a few times a lease, so its next one may come after the end of the lease.
+        newest = {(claim, nonce): sent_at for claim, nonce, sent_at in self._pinged}
+        for (claim, nonce), sent_at in newest.items():
+            ping = Ping(claim=claim, nonce=nonce, sent_at=sent_at)
+            self._forward_to_daemon(ev.StarterSaid(nonce=nonce, message=ping))
         if leases == self._leases:
             return
         self._leases = leases

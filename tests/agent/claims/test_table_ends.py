@@ -146,6 +146,20 @@ def test_what_a_starter_had_while_nobody_was_there_is_told_with_its_times(
 # Pings and values ---------------------------------------------------------------------------------
 
 
+def test_the_newest_ping_without_an_answer_is_sent_again_in_a_new_session(
+    script: TableScript,
+) -> None:
+    """The daemon was away; the starter's next ping may come after the end of its lease."""
+    script.held()
+    for sent_at in (1.0, 2.0):
+        script.tell(StarterSaid(nonce="n", message=Ping(claim=CLAIM, nonce="n", sent_at=sent_at)))
+    again = SendToDaemon(message=Ping(claim=CLAIM, nonce="n", sent_at=2.0))
+    assert script.tell(LeasesSet(leases=LeaseTimes())) == [again]
+    script.tell(Pong(claim=CLAIM, nonce="n", sent_at=2.0, now=100.0))
+    script.tell(Pong(claim=CLAIM, nonce="n", sent_at=1.0, now=100.0))
+    assert script.tell(LeasesSet(leases=LeaseTimes())) == []
+
+
 def test_starters_get_what_answered_pings_measured_here_whatever_they_say_of_their_clock(
     script: TableScript,
 ) -> None:
