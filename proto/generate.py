@@ -126,22 +126,19 @@ def _replace(out: Path) -> None:
 
 
 def _compile(protos: list[Path], out: Path) -> None:
-    plugins = []
-    for name in ("protoc-gen-mypy", "protoc-gen-mypy_grpc"):
-        path = Path(sys.executable).parent / name  # beside this interpreter, on PATH or not
-        if not path.exists():
-            message = f"{path} is missing: install the extra 'dev' (make setup)"
-            raise RuntimeError(message)
-        plugins.append(f"--plugin={name}={path}")
+    plugin = Path(sys.executable).parent / "protoc-gen-mypy_grpc"  # on PATH or not
+    if not plugin.exists():
+        message = f"{plugin} is missing: install the extra 'dev' (make setup)"
+        raise RuntimeError(message)
     command = [
         sys.executable,
         "-m",
         "grpc_tools.protoc",
-        *plugins,
+        f"--plugin=protoc-gen-mypy_grpc={plugin}",
         f"--proto_path={SOURCES}",
         f"--python_out={out}",
-        f"--mypy_out={out}",
-        f"--mypy_grpc_out={out}",
+        f"--pyi_out={out}",
+        f"--mypy_grpc_out=only_async:{out}",
         *(str(proto) for proto in protos),
     ]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

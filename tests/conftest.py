@@ -25,6 +25,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from koala.client.background import LOOP
+from tests.agent.watching import Ear
 from tests.harness.collected import python_with_tests
 from tests.harness.forked import FORKS, forks, say_servers
 from tests.harness.launch import say_status
@@ -119,6 +120,14 @@ def pytest_make_collect_report(
             f"{collector.nodeid} was skipped, which CI does not allow: {report.longrepr}"
         )
     return report
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Iterator[Ear]:
+    """A pipe into which programs write, and whose lines a test awaits."""
+    ear = Ear(tmp_path / "ear")
+    yield ear
+    ear.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -262,6 +262,7 @@ class Agent:
         """Begin a session: pass the leases to starters and the relay to copies."""
         self._input_references.begin_session()
         self._session_status.begin_session(welcome.relay)
+        self._claims.set_daemon_time(welcome.now)
         self._claims.set_leases(
             LeaseTimes(
                 hold_lease_s=welcome.hold_lease_s,

@@ -12,6 +12,7 @@ import asyncio
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from koala.common.protocol import messages
@@ -68,6 +69,8 @@ STRAYS_S = 120.0
 RECORD_TRIES, RECORD_AGAIN_S = 60, 1.0
 """Tries to read a starter's record when our own disk or process fails, and the pause between them.
 """
+SAME_CLOCK_S = 1.0
+"""Difference of two clocks that may as well be the delay of a message."""
 SWEEP_S = 60.0
 WATERMARK_S = 10.0
 """Longest time before a new watermark, or that a claim is forgotten, is stored on its own."""
@@ -108,6 +111,7 @@ class ClaimDriver:
         self._port = port
         self._keep_s = keep_s
         self._leases = store.leases
+        self._daemon_ahead_s = 0.0
         self._table = ClaimTable(
             limits=limits,
             leases=self._leases,
@@ -212,6 +216,8 @@ class ClaimDriver:
     def order(self, order: Order, *, shortage: str = "") -> None:
         """Queue an order of the daemon. `shortage` is why a new claim is refused now."""
         if isinstance(order, messages.Hold):
+            if order.begins_at:
+                order = replace(order, begins_at=order.begins_at - self._daemon_ahead_s)
             self._committed.note_ask(order, is_known=order.claim in self._table.claims)
             hold = ev.HoldOrdered(
                 hold=order,
@@ -222,6 +228,11 @@ class ClaimDriver:
             self._inbox.put_nowait(hold)
         else:
             self._inbox.put_nowait(order)
+
+    def set_daemon_time(self, now: float) -> None:
+        """Note the daemon's time: instants of its orders are by that, bookings by the site's."""
+        ahead_s = now - self._surroundings.calendar()
+        self._daemon_ahead_s = ahead_s if abs(ahead_s) > SAME_CLOCK_S else 0.0
 
     def set_leases(self, leases: LeaseTimes) -> None:
         """Store the leases of a new session and hand them to the table."""

@@ -34,7 +34,9 @@ def main() -> None:
 
     host, port = os.environ["KOALA_LISTEN_SCHEDULER"].rsplit(":", 1)
     address = {"host": host, "port": int(port)}
-    scheduler = {"cls": Scheduler, "options": {**address, "dashboard": False}}
+    # Its page would listen at 8787, which may be the port of a worker.
+    page = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    scheduler = {"cls": Scheduler, "options": {**address, **page}}
     with SpecCluster(scheduler=scheduler, workers={}) as cluster, Client(cluster) as client:
         client.wait_for_workers(given.workers, timeout=given.wait)
         print(f"{given.workers} workers have come", flush=True)

@@ -31,7 +31,7 @@ from typing import Any, cast
 
 from koala.client.batched_submission import staged_message, submit_messages
 from koala.client.connection import CALL_S, Connection, until
-from koala.client.description import Job, without_places
+from koala.client.description import Job, without_place, without_places
 from koala.client.fetching import prepare_folder, write_files
 from koala.client.file_calls import AsyncFileCalls
 from koala.client.grid_calls import AsyncGridCalls
@@ -168,7 +168,7 @@ class AsyncClient(AsyncGridCalls, AsyncFileCalls):
             else AsyncJobHandle(
                 self,
                 answer.job,
-                warnings=(*answer.warnings, *warnings),
+                warnings=(*_words_for(submission, answer.warnings), *warnings),
                 is_known=answer.is_known,
                 expected=answer.expected,
             )
@@ -449,10 +449,19 @@ def _notice(notice: pb.Notice) -> Notice:
 
 def _in_words_of(submission: Submission | Job | str, error: KoalaError) -> KoalaError:
     """Leave out places in a text that was made of a `Job`."""
-    described = submission.rsl if isinstance(submission, Submission) else submission
-    if isinstance(described, Job) and isinstance(error, SpecError):
-        return without_places(error, described.text)
+    if isinstance(error, SpecError) and (job := _job_of(submission)) is not None:
+        return without_places(error, job.text)
     return error
+
+
+def _words_for(submission: Submission | Job | str, warnings: Iterable[str]) -> Iterable[str]:
+    job = _job_of(submission)
+    return warnings if job is None else [without_place(text, job.text) for text in warnings]
+
+
+def _job_of(submission: Submission | Job | str) -> Job | None:
+    described = submission.rsl if isinstance(submission, Submission) else submission
+    return described if isinstance(described, Job) else None
 
 
 class AsyncJobHandle:

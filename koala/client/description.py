@@ -122,9 +122,10 @@ class Job:
         from koala.job_descriptions import read_job  # noqa: PLC0415
 
         try:
-            return read_job(self.text).warnings
+            warnings = read_job(self.text).warnings
         except SpecError as error:
             raise without_places(error, self.text) from None
+        return tuple(without_place(warning, self.text) for warning in warnings)
 
 
 PLACE = re.compile(r"line (\d+), column \d+: ")
@@ -133,24 +134,24 @@ COMPONENTS = "components:"
 """Line of the text above the components, which come last."""
 
 
+def without_place(message: str, text: str, line: int = 0) -> str:
+    """Name the component in place of a line of a text that its author never saw."""
+    if (found := PLACE.match(message)) is not None:
+        message, line = message[found.end() :], int(found[1])
+    above = text.splitlines()[:line]
+    if COMPONENTS not in above:
+        return message
+    count = sum(line.startswith("- ") for line in above[above.index(COMPONENTS) :])
+    return f"components[{count - 1}]: {message}"
+
+
 def without_places(error: SpecError, text: str) -> SpecError:
-    """Name the component of each mistake in place of lines of a text that its author never saw."""
-
-    def named(message: str, line: int) -> str:
-        above = text.splitlines()[:line]
-        if COMPONENTS not in above:
-            return message
-        count = sum(line.startswith("- ") for line in above[above.index(COMPONENTS) :])
-        return f"components[{count - 1}]: {message}"
-
-    def place(mistake: SpecError) -> SpecError:
-        message, line = mistake.message, mistake.position.line if mistake.position else 0
-        if (found := PLACE.match(message)) is not None:
-            message, line = message[found.end() :], int(found[1])
-        return SpecError(named(message, line))
-
-    first = place(SpecError(error.message, error.position))
-    return SpecError(first.message, None, tuple(map(place, error.others)))
+    """Name components in place of lines in each mistake."""
+    first, *others = [
+        without_place(mistake.message, text, mistake.position.line if mistake.position else 0)
+        for mistake in (error, *error.others)
+    ]
+    return SpecError(first, None, tuple(map(SpecError, others)))
 
 
 def _check_types(described: Component | Job) -> None:

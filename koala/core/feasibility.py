@@ -1,7 +1,8 @@
 """Feasibility of a job on an empty grid: all components that it needs must fit at once.
 
 A job is infeasible only by proof: a component is too large, there are too many of a size (exact for
-equal components), or all need more than there is. Whatever these do not prove counts as feasible.
+equal components), or all need more than there is, anywhere or at the sites to which some are
+limited. Whatever these do not prove counts as feasible.
 """
 
 from __future__ import annotations
@@ -46,11 +47,19 @@ class Capacity(NamedTuple):
 
 
 class Requirement(NamedTuple):
-    """Component to fit: `site` fixes its place; the job can start without an optional one."""
+    """Component to fit: `site` fixes its place, `sites` limit it unless empty; the job can start
+    without an optional one."""
 
     processors: int
     site: SiteName | None = None
     is_optional: bool = False
+    sites: tuple[SiteName, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Name where it must be; empty: anywhere."""
+        names = self.sites if self.site is None else (self.site,)
+        return f" at {' or '.join(names)}" if names else ""
 
 
 def capacities_of(sites: Iterable[Site], owner: UserName, most: float) -> list[Capacity]:
@@ -125,6 +134,7 @@ def requirements_of(spec: JobSpec, only_at: SiteName | None = None) -> list[Requ
             component.processors,
             component.site or only_at,
             spec.quorum is not None or component.start_type is not StartType.STRICT,
+            component.sites,
         )
         for component in spec.components
     ]
@@ -154,6 +164,10 @@ def may_fit(
     if left is None or more > len(may):
         return False
     free = [need for need in must if need.site is None]
+    for sites in filter(None, dict.fromkeys([need.sites for need in free])):
+        within = [need for need in free if need.sites and set(sites).issuperset(need.sites)]
+        if _is_too_much(within, [capacity for capacity in left if capacity.name in sites]):
+            return False
     return not _is_too_much([*free, *may[:more]], left)
 
 
@@ -206,15 +220,13 @@ def describe_misfit(
     """Describe the requirements and the available capacities."""
     groups: dict[str, int] = {}
     for need in sorted(requirements, key=lambda need: -need.processors):
-        at = f" at {need.site}" if need.site is not None else ""
-        word = f"{need.processors}{at}"
+        word = f"{need.processors}{need.place}"
         groups[word] = groups.get(word, 0) + 1
     words = [f"{count} x {word}" if count > 1 else word for word, count in groups.items()]
     listed = " + ".join(words[:SITES_SHOWN]) + (" + ..." if len(words) > SITES_SHOWN else "")
     if len(requirements) == 1:
         (only,) = requirements
-        at = "" if only.site is None else f" at {only.site}"
-        needs = f"its component ({only.processors} processors{at})"
+        needs = f"its component ({only.processors} processors{only.place})"
         return f"{needs} does not {_capacity_text(capacities)}"
     asked = sum(need.processors for need in requirements)
     of = "" if needed == len(requirements) else f", of which it needs {needed},"

@@ -17,7 +17,8 @@ the whole job; a document without `components` is a job of one component:
 - Names are those of `attributes`, in any form that RSL knows (`wall_time`, `maxWallTime`).
 - Scalars keep their text: `08` and `yes` are strings until the attribute's reader reads them.
 - A list is a list of values, a mapping a list of pairs (`environment: {A: b}`); an item of a
-  mapping without a value is its key alone. Empty values count as absent.
+  mapping without a value is its key alone. An empty list or mapping counts as absent; an attribute
+  without a value is a mistake.
 - Positions in later errors are those of the document.
 
 Refused, so that no document is larger than it looks: anchors, aliases, tags, several documents,
@@ -219,6 +220,9 @@ def _relations(items: list[tuple[_Scalar, _Node]], source: Source) -> tuple[Rela
     for key, node in items:
         if not key.text.strip():
             raise source.error("found an empty name, expected that of an attribute", key.offset)
+        if isinstance(node, _Scalar) and node.is_null:
+            message = f"{key.text}: found nothing, expected a value (or no such line)"
+            raise source.error(message, key.offset)
         if values := _values(node, source):
             relations.append(
                 Relation(attribute=key.text, operator=Operator.EQ, values=values, offset=key.offset)

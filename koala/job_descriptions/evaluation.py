@@ -58,10 +58,10 @@ def canonical_name(attribute: str) -> str:
     return attribute.replace("_", "").lower()
 
 
-def nearest(name: str, names: Iterable[str], *, limit: int = 3) -> list[str]:
+def nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return the names most like `name`, best first; the work is bounded for any names."""
     cut = [n[:COMPARED_CHARACTERS_MAX] for n in islice(names, COMPARED_NAMES_MAX)]
-    return difflib.get_close_matches(name[:COMPARED_CHARACTERS_MAX], cut, n=limit, cutoff=0.5)
+    return difflib.get_close_matches(name[:COMPARED_CHARACTERS_MAX], cut, n=3, cutoff=0.5)
 
 
 def is_definition(attribute: str) -> bool:

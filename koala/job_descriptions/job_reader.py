@@ -141,7 +141,7 @@ class _JobReader:
         self._warnings: dict[str, str] = {}  # one for each attribute and kind
         self._job_relations: dict[str, Relation] = {}
         self._relations: dict[str, Relation] = {}  # of the last component
-        self._labels: dict[str, int] = {}
+        self._labels: set[str] = set()
         self._processors = 0
         self._is_dry_run = False
         self._last_values = _BLANK_VALUES
@@ -350,10 +350,9 @@ class _JobReader:
                     self._warn(name, message, relations[name])
         if spec.label is not None:
             if spec.label in self._labels:
-                line = self._line(self._labels[spec.label])
-                message = f"the label {shown(spec.label)} is that of the component at {line}, too"
+                message = f"label: found {shown(spec.label)}, expected each label once"
                 raise self._error(message, relations["label"])
-            self._labels[spec.label] = relations["label"].offset
+            self._labels.add(spec.label)
         self._count(spec, clause)
 
     def _count(self, spec: ComponentSpec, clause: Compound) -> None:

@@ -454,6 +454,7 @@ def sites_document(state: State, now: Instant = 0.0) -> tuple[grid.SiteStatus, .
             is_drained=site.is_drained,
             gate=site.facts.gate,
             books=site.facts.books,
+            reservations=None if site.reservations is None else dict(site.reservations),
         )
         for site in state.sites.values()
     )

@@ -115,9 +115,10 @@ def _why(  # noqa: C901 - one line a phase
 
 
 def _over(state: State, job: Job, phase: Terminal) -> list[str]:
+    refused = [way.words for way in port_ways(job, job.attempt) if way.refused]
     if isinstance(phase, Finished):
-        return [_finished(job, phase.attempt)]
-    return [_given_up(phase), *_unconfirmed(state, job)]
+        return [_finished(job, phase.attempt), *refused]
+    return [_given_up(phase), *_unconfirmed(state, job), *refused]
 
 
 def _finished(job: Job, attempt: Attempt) -> str:

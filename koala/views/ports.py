@@ -76,6 +76,8 @@ def _ways(job: Job, member: Member) -> Iterator[jobs.PortWay]:
                 connections=0 if use is None else use.connections,
                 moved_bytes=0 if use is None else use.size_bytes,
                 rate_bps=rate_bps,
+                refused=0 if use is None else use.refused,
+                refusal="" if use is None else use.refusal,
             )
             yield _worded(way)
 
@@ -87,9 +89,11 @@ def _worded(way: jobs.PortWay) -> jobs.PortWay:
         words.append(f"round trip {1000 * way.rtt_s:.1f} ms")
     if way.connections:
         words.append(f"{size(way.moved_bytes)} in {counted(way.connections, 'connection')}")
-    elif way.is_forwarded:
+    elif way.is_forwarded and not way.refused:
         words.append("no connection was told yet")
     if way.rate_bps is not None:
         words.append(f"{size(way.rate_bps)}/s while it moved")
+    if way.refused:
+        words.append(f"{counted(way.refused, 'connection')} refused, the last: {way.refusal}")
     why = f" (the path: {way.problem})" if way.is_forwarded else ""
     return replace(way, words=f"{ends}: {', '.join(words)}{why}")

@@ -51,12 +51,9 @@ class PastRuns:
     """Runs of one journal, as it was and with changes. Use it with `async with`, inside of the
     group that its tasks belong to."""
 
-    def __init__(
-        self, journal: Path | None, group: asyncio.TaskGroup, *, time_max_s: float = TIME_MAX_S
-    ) -> None:
+    def __init__(self, journal: Path | None, group: asyncio.TaskGroup) -> None:
         self._journal = journal
         self._group = group
-        self._time_max_s = time_max_s
         self._known: OrderedDict[Chosen, PastRun] = OrderedDict()
         self._replays: dict[Chosen, _Replay] = {}
 
@@ -118,7 +115,7 @@ class PastRuns:
 
     async def _run(self, journal: Path, changes: Chosen) -> PastRun | KoalaError:
         try:
-            found = await _replayed(journal, changes, self._time_max_s)
+            found = await _replayed(journal, changes)
         except KoalaError as error:
             del self._replays[changes]
             return error
@@ -158,7 +155,7 @@ def command(journal: Path, changes: Chosen) -> list[str]:
     return ["koala", "replay", str(journal), *(word for one in changes for word in ("--with", one))]
 
 
-async def _replayed(journal: Path, changes: Chosen, time_max_s: float) -> PastRun:
+async def _replayed(journal: Path, changes: Chosen) -> PastRun:
     """Run the command in a process. Raises RejectedError, ConfigError."""
     words = [*command(journal, changes)[1:], "--summary", "--claims", "--json"]
     process = await asyncio.create_subprocess_exec(
@@ -171,12 +168,12 @@ async def _replayed(journal: Path, changes: Chosen, time_max_s: float) -> PastRu
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
     try:
-        async with asyncio.timeout(time_max_s):
+        async with asyncio.timeout(TIME_MAX_S):
             out, errors = await process.communicate()
     except TimeoutError:
         again = " ".join(command(journal, changes))
         raise RejectedError(
-            f"this replay was stopped after {time_max_s:g} s; in a terminal it may take longer:"
+            f"this replay was stopped after {TIME_MAX_S:g} s; in a terminal it may take longer:"
             f" {again}"
         ) from None
     finally:

@@ -31,7 +31,7 @@ from tests.harness.limits import limit
 from tests.harness.ssh_server import SSHServer
 from tests.live.conftest import client_of
 from tests.live.grid import Grid
-from tests.lrm.harness import Ask, Pipe, asking, boot_clock, serving
+from tests.lrm.harness import Ask, asking, boot_clock, serving
 
 OTHER_DEBIAN = "KOALA_DEV_ROOT"
 """Variable with the folder of the Debian that has HTCondor and OAR; empty: this one."""
@@ -221,8 +221,3 @@ def serve(system: System, tmp_path: Path, shell: Shell) -> Serve:
 @pytest.fixture
 def ask(tmp_path: Path) -> Ask:
     return asking(tmp_path, limit_s=600.0)
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Pipe:
-    return Pipe(tmp_path / "pipe")

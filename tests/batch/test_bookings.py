@@ -46,8 +46,8 @@ SYSTEMS = {
 OF_STAFF = [kind for kind in SYSTEMS if kind != "oar"]
 """Those where staff give the right to book, and reserve for others."""
 SOON_S, LIMIT_S = 15.0, 120.0
-CRASH_S = 8.0
-"""Longest time that two crashes of an agent take on a busy machine."""
+CRASH_S, OAR_CRASH_S = 8.0, 20.0
+"""Longest time that two crashes of an agent take on a busy machine; `oarsub -r` waits for OAR."""
 CLAIM, OTHER = "j1/1/0/1", "j2/1/0/1"
 
 
@@ -179,6 +179,24 @@ async def test_a_booking_that_cannot_be_had_is_refused(
     assert not ours(system)
 
 
+@pytest.mark.parametrize("system", ["gridengine"], indirect=True)
+async def test_a_booking_for_an_hour_that_is_twice_on_the_clock_begins_at_its_instant(
+    serve: Serve, ask: Ask, system: System, dialect: Dialect
+) -> None:
+    """Summer time ends for the agent in ten minutes."""
+    end = time.gmtime(time.time() + 600 + 3600)
+    zone = f"AAA0BBB-1,0/0,{end.tm_yday - 1}/{end.tm_hour}:{end.tm_min:02d}"
+    shell = Shell(environment={**of_commands(system.environment), "TZ": zone})
+    async with serve(dialect=dialect, runner=shell) as (manager, _):
+        asked = booked(ask(CLAIM, processors=6, time_limit_s=LIMIT_S), 300.0)
+        await manager.submit(asked)
+        for outer in (shell, Shell(environment=of_commands(system.environment))):
+            answers = [await outer.run(command) for command in dialect.figures()]
+            figures = dialect.read_figures(tuple(answers))
+            assert figures is not None
+            assert [one.begins_at for one in figures.booked] == [math.ceil(asked.begins_at)]
+
+
 class CrashError(Exception):
     """The agent ends here."""
 
@@ -212,7 +230,7 @@ async def test_after_a_crash_a_claim_is_bound_to_its_booking_or_gives_it_back(
 ) -> None:
     """Before and after each command; all claims that are kept begin at one instant."""
     crashes = [Crashing(shell, word, after) for word in CRASHES[system.kind] for after in (0, 1)]
-    soon_s = CRASH_S * len(crashes)
+    soon_s = len(crashes) * (OAR_CRASH_S if system.kind == "oar" else CRASH_S)
     kept = [
         booked(ask(f"j1/1/{number}/1", "sleep", "2", processors=3, time_limit_s=LIMIT_S), soon_s)
         for number in range(len(crashes))

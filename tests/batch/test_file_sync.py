@@ -75,13 +75,6 @@ def numbers() -> bytes:
     return b"".join(b"%d\n" % number for number in range(200_000))
 
 
-@pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
-    ear = Ear(tmp_path / "ear")
-    yield ear
-    ear.close()
-
-
 def job(program: str, *, sites: tuple[str, ...] = ("epsilon", "zeta"), more: str = "") -> str:
     """Six processes on two machines at each site."""
     parts = (

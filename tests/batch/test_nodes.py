@@ -34,13 +34,6 @@ def is_helper(pid: int) -> bool:
     return b"machine" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
 
-@pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
-    ear = Ear(tmp_path / "ear")
-    yield ear
-    ear.close()
-
-
 SIZES = {"alpha": 10, "beta": 18, "delta": 6}
 """More than one machine of each site has."""
 CLOCKS_S = 0.01

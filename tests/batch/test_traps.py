@@ -20,17 +20,18 @@ from koala_agent.lrm.local_manager import (
     RequestRefusedError,
     Running,
 )
+from tests.agent.watching import Ear
 from tests.batch.conftest import WITHOUT_OAR, Serve
 from tests.batch.systems.system import System
 from tests.harness.moments import until
-from tests.lrm.harness import Ask, Pipe
+from tests.lrm.harness import Ask
 
 pytestmark = pytest.mark.lrm
 
 
 @pytest.mark.parametrize("system", WITHOUT_OAR, indirect=True)
 async def test_our_jobs_are_not_put_back_into_the_queue(
-    serve: Serve, ask: Ask, system: System, pipe: Pipe
+    serve: Serve, ask: Ask, system: System, ear: Ear
 ) -> None:
     """Slurm's administrators cannot, unless they allow it first; a status of 99 makes Grid Engine
     run a job again in spite of `-r n`; HTCondor's evict jobs, which puts them
@@ -38,10 +39,10 @@ async def test_our_jobs_are_not_put_back_into_the_queue(
     start, and nobody can ask for that (tests/lrm/batch/test_oar.py)."""
     is_slurm = system.kind == "slurm"
     is_cell = system.kind == "gridengine"
-    script = f"echo ran > {pipe.path}; " + ("exit 99" if is_cell else "sleep 1000")
+    script = f"echo ran > {ear.path}; " + ("exit 99" if is_cell else "sleep 1000")
     async with serve() as (manager, witness):
         await manager.submit(ask("j1/1/0/1", "sh", "-c", script))
-        assert await pipe.line() == "ran"
+        assert await ear.line() == "ran"
         if is_slurm:
             await witness.running("j1/1/0/1")
             (number,) = system.numbers("koala-")
@@ -73,12 +74,12 @@ async def test_a_status_of_100_leaves_nothing_in_the_queue(
 
 
 async def test_a_time_limit_is_told_as_one(
-    serve: Serve, ask: Ask, system: System, pipe: Pipe
+    serve: Serve, ask: Ask, system: System, ear: Ear
 ) -> None:
-    script = f"echo ran > {pipe.path}; exec sleep 1000"
+    script = f"echo ran > {ear.path}; exec sleep 1000"
     async with serve() as (manager, witness):
         await manager.submit(ask("j1/1/0/1", "sh", "-c", script, time_limit_s=2.0))
-        await pipe.line()  # Slurm tells of a failed launch if the limit comes before the script
+        await ear.line()  # Slurm tells of a failed launch if the limit comes before the script
         if system.kind == "slurm":  # whose limits are minutes, and are looked at now and then
             (number,) = system.numbers("koala-")
             system.run("scontrol", "update", f"JobId={number}", "TimeLimit=0")

@@ -168,7 +168,9 @@ def a_site(**changes: Any) -> SiteStatus:
         "state": "usable",
         "processors": 64,
         "idle": 12,
-        "claimed": 24,
+        "claimed": 90,  # those in its queue, too
+        "held": 4,
+        "running": 20,
         "errors": 0,
         "unusable_until": None,
         "owner": None,

@@ -9,7 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from koala.cli.admin.report import csv_text
-from koala.cli.render.documents import job_text, report_text, seconds, sites_text, size
+from koala.cli.render.documents import (
+    job_text,
+    more_lines,
+    report_text,
+    seconds,
+    sites_text,
+    size,
+)
 from koala.cli.render.job_list import jobs_text, read_format
 from koala.cli.render.table import FILE, Screen
 from koala.cli.render.timeline import timeline_text
@@ -168,6 +175,13 @@ def test_sites_show_state_and_idle_processors() -> None:
         "uva    usable           64    12       24       0      1.2 ms  3 users",
         "uva needs its administrator: the disk? is full",
         "uva: a? new one",
+    ]
+
+
+def test_one_site_shows_what_is_idle_in_its_reservations() -> None:
+    assert more_lines(a_site(reservations={"a\x1bb": 8, "c": 0})).splitlines()[2:4] == [
+        "reservation a?b: 8 idle",
+        "reservation c: 0 idle",
     ]
 
 

@@ -62,6 +62,12 @@ def test_mistakes_are_found_before_anything_is_sent() -> None:
         job.check()
 
 
+def test_a_warning_names_the_component_too() -> None:
+    """No line of a text that its author never saw; live: what the daemon answers."""
+    doubtful = Job(components=[Component(executable="a"), Component(executable="b", memory=4)])
+    assert doubtful.check() == ("components[1]: memory 4 is 4 MB; GB are 4G",)
+
+
 def test_a_value_of_a_wrong_type_is_refused_at_once_and_numbers_of_numpy_are_taken() -> None:
     with pytest.raises(
         SpecError, match=r"executable = \['x'\] \(expected str\)\nprocessors = '4' "

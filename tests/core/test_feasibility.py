@@ -42,6 +42,8 @@ def can_be(found: Sequence[tuple[Requirement, Capacity]]) -> bool:
             return False
         if any(piece.site not in (None, room.name) for piece in here):
             return False
+        if any(piece.sites and room.name not in piece.sites for piece in here):
+            return False
     return True
 
 
@@ -71,8 +73,14 @@ def _compare_with_trying_everything(seed: int) -> None:
     ]
     names = [None, None, None, random.choice([*there, *rooms(1)]).name]
     all_may = random.random() < 0.3
+    limits = [(), (), tuple(random.sample([room.name for room in there], 1)), (there[0].name, VU)]
     wanted = [
-        Requirement(random.randint(1, 8), random.choice(names), all_may or random.random() < 0.3)
+        Requirement(
+            random.randint(1, 8),
+            random.choice(names),
+            all_may or random.random() < 0.3,
+            random.choice(limits),
+        )
         for _ in range(random.randint(1, 4))
     ]
     must = sum(not piece.is_optional for piece in wanted)
@@ -89,6 +97,8 @@ def _compare_with_trying_everything(seed: int) -> None:
         ([Requirement(5, VU), *pieces(4)], [Capacity(VU, 8)]),
         (pieces(1, 1), [Capacity(VU, 8, 1)]),
         ([Requirement(1, VU)], rooms(8)),
+        ([Requirement(1, VU), Requirement(1, sites=(VU,))], [Capacity(VU, 8, 1), *rooms(9)]),
+        ([Requirement(5, sites=(VU,)), Requirement(4, sites=(VU,))], [Capacity(VU, 8), *rooms(9)]),
     ],
 )
 def test_what_is_too_large_too_many_or_too_much_does_not_fit(
@@ -124,9 +134,9 @@ def test_a_policy_that_uses_each_site_once_is_known_by_what_it_does() -> None:
             " largest is b with 10, all have 18 (b 10 for one component, vu 8)",
         ),
         (
-            pieces(9),
+            [Requirement(9, sites=(VU, SiteName("s0")))],
             rooms(4),
-            "its component (9 processors) does not fit into s0, which has 4",
+            "its component (9 processors at vu or s0) does not fit into s0, which has 4",
         ),
     ],
 )

@@ -40,7 +40,8 @@ def test_a_framework_runs_over_several_sites(name: str, grid: Up) -> None:
     run = grid.koala("submit", "--wait", "-D", f"PYTHON={python}", str(description))
     job = run.stdout.strip()
     assert run.returncode == 0, run.stderr + grid.koala("logs", job).stdout
-    said = grid.koala("logs", "--stream", "stdout", "-c", COMPONENTS[name], job).stdout
+    words = ("--stream", "stdout", "-c", COMPONENTS[name], "-p", "0")
+    said = grid.koala("logs", *words, job).stdout
     shown = _shown(name)
     assert len(shown) >= 2
     assert missing(shown, said) == [], said

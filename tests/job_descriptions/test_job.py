@@ -267,7 +267,7 @@ REFUSALS = [
     ("(label='')", "label: found ''"),
     (
         "+(&(executable=a)(label=x))(&(executable=a)(label=x))",
-        "'x' is that of the component at line 1",
+        "label: found 'x', expected each label once",
     ),
     ("(queue=-f)", "no leading `-`"),
     ("(queue='a b')", "no white space"),

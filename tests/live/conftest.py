@@ -71,11 +71,17 @@ def calm_grid(tmp_path_factory: pytest.TempPathFactory) -> Grid:
 
 
 @pytest.fixture
-async def client(calm_grid: Grid) -> AsyncIterator[AsyncClient]:
-    """A client of the shared grid, which has come to rest before the test and after it."""
-    async with client_of(calm_grid) as client:
+def grid(calm_grid: Grid) -> Grid:
+    """The grid of a module that has none of its own."""
+    return calm_grid
+
+
+@pytest.fixture
+async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
+    """A client of the module's grid, which has come to rest before the test and after it."""
+    async with client_of(grid) as client:
         yield client
-    calm_grid.check()
+    grid.check()
 
 
 @asynccontextmanager

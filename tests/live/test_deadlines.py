@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from koala.client import AsyncClient
-from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
@@ -46,13 +45,6 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
         more={"open": f"[lrm]\nmay_kill_local = true\n{CROWD}", "shut": CROWD},
     ) as grid:
         yield grid
-
-
-@pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
-    """A client of it."""
-    async with client_of(grid) as client:
-        yield client
 
 
 async def test_a_job_starts_at_its_deadline_on_all_its_sites(

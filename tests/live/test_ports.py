@@ -3,11 +3,12 @@ another, and a daemon between them."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,9 +16,8 @@ import psutil
 import pytest
 
 from koala.client import AsyncClient
-from tests.harness.moments import until
+from tests.harness.moments import moment, until
 from tests.harness.namespaces import Namespace, lonely_sites
-from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, running_at
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.root]
@@ -149,13 +149,6 @@ def grid(
         yield grid
 
 
-@pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
-    """A client of it."""
-    async with client_of(grid) as client:
-        yield client
-
-
 def part(program: str, site: str, *words: object, ports: str = "") -> str:
     """A component that runs a program of this module at a site."""
     text = program.replace('"', '""')
@@ -227,6 +220,11 @@ async def test_nobody_else_is_let_in(
     other = (await client.submit("+" + part(dial, "west") + part("pass", "east"))).job
     assert await client.wait(other) == "Finished"
     assert said(grid, "west", f"{other}/1/0/1") == ["refused"]
+    async with asyncio.timeout(30):
+        while "2 connections refused, the last: the caller" not in " ".join(
+            (await client.why(job)).why
+        ):
+            await moment()
     await client.cancel([job])
     await grid.at_rest(client)
     assert not listens(spaces[1]["west"], port)

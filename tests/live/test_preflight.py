@@ -5,13 +5,12 @@ from __future__ import annotations
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from koala.client import AsyncClient
 from tests.harness.ports import HOSTS, PORTS
-from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, running_at
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -38,13 +37,6 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
     )
     with running_at(grid, ADDRESSES):
         yield grid
-
-
-@pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
-    """A client of it."""
-    async with client_of(grid) as client:
-        yield client
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 
 from koala.client import AsyncClient
 from tests.harness.moments import moment, until
-from tests.live.conftest import client_of
 from tests.live.grid import CALM, Grid, live_grid
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.long]
@@ -36,13 +35,6 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grid]:
     parameters = {**CALM, "kill_s": 10.0}
     with live_grid(folder, sites={"near": 2, "far": 2}, parameters=parameters) as grid:
         yield grid
-
-
-@pytest.fixture
-async def client(grid: Grid) -> AsyncIterator[AsyncClient]:
-    """A client of it."""
-    async with client_of(grid) as client:
-        yield client
 
 
 def job(program: str, *arguments: str, more: str) -> str:

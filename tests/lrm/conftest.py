@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,14 +11,7 @@ import pytest
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.emulated.emulated_settings import EmulatedSettings
-from tests.lrm.harness import Ask, Pipe, Serve, asking, boot_clock, serving
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[Pipe]:
-    pipe = Pipe(tmp_path / "pipe")
-    yield pipe
-    pipe.close()
+from tests.lrm.harness import Ask, Serve, asking, boot_clock, serving
 
 
 @pytest.fixture

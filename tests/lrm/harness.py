@@ -1,4 +1,4 @@
-"""Tools for tests of local managers: pipes, programs to run."""
+"""Tools for tests of local managers: programs to run, placeholders."""
 
 from __future__ import annotations
 
@@ -62,34 +62,6 @@ async def cancel_as_site(manager: EmulatedLocalManager, claim: str) -> None:
     """End or dequeue a job of the emulated manager as the site's administrator could."""
     manager._runs.post_end(claim, EndCause.CANCELLED_BY_SITE, "cancelled by the site")
     await manager._turns.stored()
-
-
-class Pipe:
-    """A named pipe: programs write lines into it, a test waits for them without polling."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        os.mkfifo(path)
-        # Open for writing, too: the end of one writer is not the end of the pipe.
-        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-        self._rest = b""
-
-    async def line(self) -> str:
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(LIMIT_S):
-            while b"\n" not in self._rest:
-                ready = asyncio.Event()
-                loop.add_reader(self._descriptor, ready.set)
-                try:
-                    await ready.wait()
-                finally:
-                    loop.remove_reader(self._descriptor)
-                self._rest += os.read(self._descriptor, 65536)
-        line, self._rest = self._rest.split(b"\n", 1)
-        return line.decode()
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
 
 CROWD = LoadParameters(

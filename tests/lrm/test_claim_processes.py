@@ -22,7 +22,8 @@ from koala_agent.lrm.claim_processes import (
     tag_of,
 )
 from koala_agent.starter.process_tree import TAG
-from tests.lrm.harness import Pipe, find_by_claim
+from tests.agent.watching import Ear
+from tests.lrm.harness import find_by_claim
 
 
 def a_process(
@@ -91,14 +92,14 @@ def test_a_tag_says_more_than_an_environment_and_only_at_its_own_local_manager()
 
 
 @pytest.mark.live
-async def test_a_tag_stays_on_what_leaves_everything_else_behind(pipe: Pipe) -> None:
+async def test_a_tag_stays_on_what_leaves_everything_else_behind(ear: Ear) -> None:
     claim = f"tagged-{os.getpid()}"
     tag = tag_of(claim, scope="here")
     wear = (
         "import os; from koala_agent.starter.process_tree import TAG, pop_tag, set_tag\n"
         "set_tag(pop_tag(os.environ))\n"
         "assert TAG not in os.environ\n"
-        f"says = 'while read line; do echo $line; done < /proc/self/limits > {pipe.path};"
+        f"says = 'while read line; do echo $line; done < /proc/self/limits > {ear.path};"
         " exec sleep 600'\n"
         "os.execv('/usr/bin/env', ['env', '-i', 'setsid', 'sh', '-c', says])"
     )
@@ -107,7 +108,7 @@ async def test_a_tag_stays_on_what_leaves_everything_else_behind(pipe: Pipe) -> 
     )
     limits = b""
     while b"file locks" not in limits:
-        limits = (await pipe.line()).encode()
+        limits = (await ear.line()).encode()
     assert tag_in(limits) == tag  # as another user reads it, too
     (found,) = [seen for seen in scan().seen if seen.tag == tag]
     assert (found.identity.pid, found.claim) == (process.pid, None)

@@ -22,7 +22,7 @@ from koala.core.model.grid import (
     Unplaceable,
 )
 from koala.core.model.job_spec import Split
-from koala.core.model.values import SiteName
+from koala.core.model.values import FileName, SiteName
 from koala.core.splitting import Room, emptiest_first, shares_of
 from koala.errors import InvalidAnswerError
 from koala.policies import chosen
@@ -148,6 +148,15 @@ def test_a_refusal_says_what_could_be_had(policy: Callable[..., Any]) -> None:
     answer = policy(a_request(24, part_min=9), a_view(a=8, b=3))
     assert isinstance(answer, Unplaceable)
     assert "no site has 9 for a component (the most is 8 at a)" in answer.reason
+
+
+@pytest.mark.parametrize("policy", [fcm, communication])
+def test_a_refusal_names_files_that_no_site_has(policy: Callable[..., Any]) -> None:
+    lacking = Part(component=0, processors=1, file=FileName("sea"), size_bytes=10)
+    answer = policy(replace(a_request(24), parts=(lacking,)), a_view(a=8, b=30))
+    assert isinstance(answer, Unplaceable)
+    assert answer.reason == "no usable site holds its input file sea"
+    assert policy(a_request(24), a_view()).reason == "no site is usable now"
 
 
 def halves(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:

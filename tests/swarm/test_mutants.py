@@ -95,6 +95,7 @@ FOUND_BY = {
     "a_rest_is_smaller_than_its_bound": 2282,
     "a_split_that_needs_less": 2012,
     "sizes_that_are_not_recorded": 2001,
+    "an_unanswered_share_that_stays": 2004,
     "bookings_outlive_their_attempt": 2028,
     "a_moved_booking_is_not_given_back": 2028,
     "sites_that_do_not_book_are_booked": 2002,

@@ -19,5 +19,6 @@ class StarterRecord:
     """Record that a starter keeps in its folder. It outlives starter and agent."""
 
     nonce: str
+    began_at: float | None = None
     passed_at: float | None = None
     end: ClaimEnd | None = None

@@ -725,9 +725,9 @@ class ClaimTable:
     def _batch_ended(self, claim: Claim, event: ev.BatchEnded) -> None:
         match claim.state:
             case Asked():
-                self._finish(claim, claim_ends.unbound_end(event))
+                self._unbound_ended(claim, claim_ends.unbound_end(event), event.record)
             case Withdrawing(end=end):
-                self._finish(claim, claim_ends.withdrawn_end(end, event))
+                self._unbound_ended(claim, claim_ends.withdrawn_end(end, event), event.record)
             case Granted() | Armed() | Passed() | Stopping():
                 self._bound_batch_ended(claim, claim.state.nonce, event)
             case Ended(end=end) if event.cause in CANCELLED and claim_ends.was_killed(end):
@@ -747,6 +747,14 @@ class ClaimTable:
                 self._finish(claim, end)
             case Collecting() | Gone():
                 pass
+
+    def _unbound_ended(self, claim: Claim, end: ClaimEnd, record: StarterRecord | None) -> None:
+        """Handle the end of a batch job whose starter never checked in, as while the agent was
+        away: its record says how long it had processors."""
+        if record is not None and record.end is not None:
+            claim = msgspec.structs.replace(claim, began_at=record.began_at)
+            end = replace(end, ended_at=record.end.ended_at)
+        self._finish(claim, end)
 
     def _bound_batch_ended(self, claim: Claim, nonce: str, event: ev.BatchEnded) -> None:
         """Handle the end of a bound claim's batch job without an end report: the starter's record

@@ -190,14 +190,17 @@ that look once a minute are later on a busy server."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
     """Booking, as a listing has it. `trouble` is why it cannot be had as things are now, as when
-    one of its machines has failed; empty for none. `processors` are those of ours that it has and
-    no job of it uses, between two instants in seconds since the epoch. Jobs of one that `is_open`
-    may begin before, end after it, and have other processors."""
+    one of its machines has failed (empty for none), `cause` that of its claim's end if that stays.
+    `processors` are those of `size` of ours that no job of it uses, between two instants in seconds
+    since the epoch. Jobs of one that `is_open` may begin before, end after it, and have other
+    processors."""
 
     number: str
     name: str
     trouble: str = ""
+    cause: EndCause = EndCause.LOST
     processors: int = 0
+    size: int = 0
     begins_at: float = 0.0
     ends_at: float = math.inf
     is_open: bool = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from koala_agent.starter.procfs import begin_of
 from koala_agent.starter.program import STATE_FOLDER
 
 
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
         from koala_agent.starter.resident import parent  # noqa: PLC0415 - see above
 
         return parent.serve(lambda path: run(path).served())
-    run(arguments[1])
+    run(arguments[1], begin_of(os.getpid()))  # the batch script became this process
     os._exit(0)  # the interpreter would take 5 ms to clean up
 
 

@@ -237,9 +237,9 @@ _PARSERS: dict[str, Callable[[object], object]] = {
     "tuple[tuple[str, int, float, str], ...]": lambda value: tuple(
         [_to_tuple(row, to_text, to_count, _to_real, to_text) for row in to_list(value)]
     ),
-    "tuple[tuple[str, str, int, int, float, float], ...]": lambda value: tuple(
+    "tuple[tuple[str, str, int, int, float, float, int, str], ...]": lambda value: tuple(
         [
-            _to_tuple(row, to_text, to_text, to_count, to_count, _to_real, _to_real)
+            _to_tuple(row, *[to_text] * 2, *[to_count] * 2, *[_to_real] * 2, to_count, to_text)
             for row in to_list(value)
         ]
     ),

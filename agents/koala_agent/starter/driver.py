@@ -14,7 +14,7 @@ from koala_agent.starter.messages import END_FILE, PASS_FILE, EndRecord, PassRec
 from koala_agent.starter.process_host import ProcessHost, make_sync_request
 from koala_agent.starter.process_tree import MARK
 from koala_agent.starter.processes import Served
-from koala_agent.starter.procfs import boot_id
+from koala_agent.starter.procfs import begin_of, boot_id
 from koala_agent.starter.program import SPECIFICATION, STATE_FOLDER, ClaimProgram, Specification
 from koala_agent.starter.state_machine.starter import StarterMachine
 from koala_agent.starter.state_machine_driver import MachineDriver
@@ -22,7 +22,7 @@ from koala_agent.starter.subreaper import keep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from koala_agent.starter.events import Action, Event
     from koala_agent.starter.mailbox.client import MailboxConnector
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 class StarterDriver:
     """The `World` of the starter's machine: carries out its actions and collects its events."""
 
-    def __init__(self, spec: dict[str, object], nonce: str) -> None:
+    def __init__(self, spec: dict[str, object], nonce: str, began_at: float | None = None) -> None:
         now = boot_now()
         self._nonce = nonce
         self._program = ClaimProgram(spec)
         self._claim = self._program.spec.claim
         self._machine = StarterMachine(
-            _settings(self._program, nonce), now=now, wall_offset_s=time.time() - now
+            _settings(self._program, nonce, began_at), now=now, wall_offset_s=time.time() - now
         )
         self.watch = Watch()
         self.is_over = False
@@ -160,7 +160,7 @@ class StarterDriver:
             self.is_over = True
         elif isinstance(action, ev.WriteEnd):
             log(f"ended: {dumps(action.end).decode()}")
-            self._write_end(action.end)
+            self._write_end(action)
         else:
             return self._on_processes(action)
         return []
@@ -239,9 +239,10 @@ class StarterDriver:
         if self._nodes is not None:
             self._nodes.broadcast("resize", **vars(resize))
 
-    def _write_end(self, end: dict[str, object]) -> None:
+    def _write_end(self, order: ev.WriteEnd) -> None:
         try:
-            content = to_json(EndRecord(nonce=self._nonce, end=end))
+            record = EndRecord(nonce=self._nonce, end=order.end, began_at=order.began_at)
+            content = to_json(record)
             self._process_host.write(END_FILE, content, is_durable=True)
         except OSError as error:
             log(f"{END_FILE} cannot be written: {error}")  # the agent is told all the same
@@ -299,13 +300,15 @@ class StarterDriver:
         machines = [self._process_host.port_counts]
         if self._nodes is not None:
             machines += self._nodes.port_counts
-        merged: dict[tuple[str, str], list[float]] = {}
+        merged: dict[tuple[str, str], list[Any]] = {}
         for name, claim, *counts in [row for rows in machines for row in rows]:
-            known = merged.setdefault((name, claim), [0, 0, 0.0, 0.0])
-            known[:3] = [one + more for one, more in zip(known, counts[:3])]
-            known[3] = max(known[3], counts[3])
-        return tuple([(*port, *counts) for port, counts in merged.items()])  # type: ignore[misc]
+            known = merged.get((name, claim), [0, 0, 0.0, 0.0, 0, ""])
+            merged[name, claim] = [merge(both) for merge, *both in zip(MERGES, known, counts)]
+        return tuple([(*port, *counts) for port, counts in merged.items()])
 
+
+MERGES: tuple[Any, ...] = (sum, sum, sum, max, sum, max)
+"""How the counts of two machines make those of both, after name and claim."""
 
 RELEASE_PAUSE_S = 0.002
 """Pause between the pass and the release of the processes. Other starters on this machine wake at
@@ -326,7 +329,7 @@ LOG_FILE = "placeholder.out"
 """Log file of a starter that was carried by its batch script."""
 
 
-def _settings(program: ClaimProgram, nonce: str) -> ev.Settings:
+def _settings(program: ClaimProgram, nonce: str, began_at: float | None) -> ev.Settings:
     return settings_of(
         program.spec,
         nonce,
@@ -334,6 +337,7 @@ def _settings(program: ClaimProgram, nonce: str) -> ev.Settings:
         ranks=program.ranks,
         hosts=program.hosts,
         boot=boot_id(),
+        began_at=began_at,
     )
 
 
@@ -354,6 +358,7 @@ def settings_of(
     ranks: int = 0,
     hosts: tuple[tuple[str, int], ...] = (),
     boot: str = "",
+    began_at: float | None = None,
 ) -> ev.Settings:
     """Return the settings of the machine."""
     return ev.Settings(
@@ -374,14 +379,15 @@ def settings_of(
         delivers=not spec.shared,
         has_outputs=bool(spec.output_files or spec.outputs),
         answer_s=MAILBOX_ANSWER_S if spec.mailbox else 0.0,
+        began_at=began_at,
     )
 
 
-def run(path: str) -> StarterDriver:
-    """Run the starter of this specification to its end."""
+def run(path: str, began_at: float | None = None) -> StarterDriver:
+    """Run the starter of this specification to its end; its batch job `began_at`."""
     spec = to_object(loads(read_file(path)))
     keep_for(spec)
-    driver = StarterDriver(spec, os.urandom(12).hex())
+    driver = StarterDriver(spec, os.urandom(12).hex(), began_at)
     driver.run()
     return driver
 
@@ -392,8 +398,9 @@ def run_carried(given: dict[str, object], folder: str) -> NoReturn:
     spec["folder"] = folder
     with open(os.path.join(folder, STATE_FOLDER, SPECIFICATION), "wb") as file:
         file.write(dumps(spec))
+    began_at = begin_of(os.getppid())  # the script: an interpreter takes seconds on a busy machine
     keep_for(spec)
-    driver = StarterDriver({**spec, "carried": given}, os.urandom(12).hex())
+    driver = StarterDriver({**spec, "carried": given}, os.urandom(12).hex(), began_at)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     log_file = os.open(os.path.join(folder, LOG_FILE), flags, 0o600)
     for descriptor in (1, 2):

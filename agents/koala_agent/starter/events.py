@@ -27,7 +27,8 @@ class Settings:
     `processes` counts the main processes. Where these are helpers of a launcher, `ranks` counts the
     processes that they start. `boot` identifies this boot of the machine. `delivers` when the agent
     cannot see this machine's files; `has_outputs` when the job names files that it writes. On a
-    slow connection an answer takes up to `answer_s`.
+    slow connection an answer takes up to `answer_s`. Its processors were taken when the batch job
+    `began_at`, by the clock of this machine; None: just now.
     """
 
     claim: str
@@ -47,6 +48,7 @@ class Settings:
     delivers: bool = False
     has_outputs: bool = False
     answer_s: float = 0.0
+    began_at: float | None = None
 
 
 # Events ------------------------------------------------------------------------------------------
@@ -194,7 +196,7 @@ class PathsProbed:
 class PortsMoved:
     """Ports of others were used through the grid, so much so far (`messages.PortsCounted`)."""
 
-    ports: tuple[tuple[str, str, int, int, float, float], ...]
+    ports: tuple[tuple[str, str, int, int, float, float, int, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,9 +319,10 @@ class ResumeProgram:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteEnd:
-    """Write the end to disk, durably."""
+    """Write the end to disk, durably, and when the batch job began."""
 
     end: dict[str, object]
+    began_at: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,10 +54,11 @@ class End:
 
 @dataclass(frozen=True, kw_only=True)
 class EndRecord:
-    """Content of END_FILE; `end` is an End."""
+    """Content of END_FILE; `end` is an End. Its batch job `began_at`, in the daemon's time."""
 
     nonce: str
     end: dict[str, object]
+    began_at: float | None = None
 
 
 # Messages of the starter -------------------------------------------------------------------------
@@ -107,10 +108,10 @@ class PathsTried:
 @dataclass(frozen=True, kw_only=True)
 class PortsCounted:
     """Use of ports through the grid so far: name, claim, connections, bytes, busy seconds, round
-    trip."""
+    trip, refused connections and the newest reason."""
 
     KIND = "ports"
-    ports: tuple[tuple[str, str, int, int, float, float], ...]
+    ports: tuple[tuple[str, str, int, int, float, float, int, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)

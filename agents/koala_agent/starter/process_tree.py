@@ -161,15 +161,16 @@ def started_at(pid: int) -> int:
     return 0 if stat.is_missing else stat.start_ticks
 
 
-def offspring() -> list[int]:
-    """Find all live descendants as cheaply as the kernel allows.
+def offspring(ancestor: int | None = None) -> list[int]:
+    """Find all live descendants, of this process by default, as cheaply as the kernel allows.
 
     The kernel lists the children of a thread, unless it was built without that.
     """
+    ancestor = ancestor or os.getpid()
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
-        return descendants()
+        return descendants(ancestor)
     processes: list[int] = []
-    above = [os.getpid()]
+    above = [ancestor]
     while above:
         pid = above.pop()
         try:
@@ -179,15 +180,15 @@ def offspring() -> list[int]:
         for thread in threads:
             children = read_quietly(pid, f"task/{thread}/children")
             above += map(int, children.split())
-        if pid != os.getpid():
+        if pid != ancestor:
             processes.append(pid)
     return processes
 
 
-def descendants() -> list[int]:
-    """Find all live descendants."""
-    parents, own = _parents(), os.getpid()
-    return [pid for pid in sorted(parents) if pid != own and _descends(pid, own, parents)]
+def descendants(ancestor: int | None = None) -> list[int]:
+    """Find all live descendants, of this process by default."""
+    parents, top = _parents(), ancestor or os.getpid()
+    return [pid for pid in sorted(parents) if pid != top and _descends(pid, top, parents)]
 
 
 def _parents() -> dict[int, int]:

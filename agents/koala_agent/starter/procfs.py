@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from koala_agent.starter.compat import read_file
+from koala_agent.starter.compat import boot_now, read_file
 
 
 def read(pid: int, name: str) -> bytes:
@@ -58,6 +58,13 @@ def boot_id() -> str:
         return read_file("/proc/sys/kernel/random/boot_id").decode().strip()
     except OSError:
         return ""
+
+
+def begin_of(pid: int) -> float:
+    """Return when a process began, in seconds since the machine started; now when it is gone."""
+    stat = Stat(read_quietly(pid, "stat"))
+    now = boot_now()
+    return now if stat.is_missing else min(stat.start_ticks / os.sysconf("SC_CLK_TCK"), now)
 
 
 class Stat:

@@ -184,9 +184,9 @@ def _port_path(tried: tuple[str, int, float, str]) -> PortPath:
     )
 
 
-def _port_use(counted: tuple[str, str, int, int, float, float]) -> PortUse:
+def _port_use(counted: tuple[str, str, int, int, float, float, int, str]) -> PortUse:
     """Check the use of one port. Raises ValueError."""
-    name, owner, connections, size_bytes, busy_s, rtt_s = counted
+    name, owner, connections, size_bytes, busy_s, rtt_s, refused, refusal = counted
     if not is_claim_id(owner):
         raise ValueError(f"{owner[:80]!r} is not a claim")
     return PortUse(
@@ -196,6 +196,8 @@ def _port_use(counted: tuple[str, str, int, int, float, float]) -> PortUse:
         size_bytes=_whole("size_bytes", size_bytes),
         busy_s=_bounded("busy_s", busy_s),
         rtt_s=_bounded("rtt_s", rtt_s),
+        refused=_whole("refused", refused),
+        refusal=_text("refusal", refusal, most=2000),
     )
 
 
@@ -232,6 +234,7 @@ def record_of(passed: Message | None, ended: Message | None) -> StarterRecord | 
             return None
         return StarterRecord(
             nonce=_nonce(written.nonce),
+            began_at=None if end is None else _optional("began_at", end.began_at, most=INSTANT_MAX),
             passed_at=None if pass_ is None else _passed_at(pass_.passed_at),
             end=None if end is None else _end(end.end),
         )

@@ -16,6 +16,7 @@ from traceback import clear_frames
 from typing import Any
 
 from grpc import aio
+from msgspec import json
 
 from koala.common.files.bandwidth_limits import CHUNK_BYTES, chunk_bytes
 from koala.common.files.channels import WINDOW_BYTES, Channels
@@ -59,7 +60,7 @@ class Line(asyncio.BufferedProtocol):
         self.transport = transport
         self._encryption = encryption
         self._block_bytes = block_bytes
-        self._is_over = False
+        self._is_joined = self._is_over = False
         self._error: Exception | None = None
         self._changed = asyncio.Event()
         self._writable = asyncio.Event()
@@ -80,6 +81,18 @@ class Line(asyncio.BufferedProtocol):
             await self._changed.wait()
         self.transport.resume_reading()
         return data
+
+    async def join(self) -> None:
+        """Tell the starter that the other end is there. Raises OSError."""
+        self._is_joined = True
+        await self.write(CARRIED)
+
+    def refuse(self, reason: str) -> None:
+        """Tell the starter why the other end will not be there, unless it is, and hang up."""
+        if not self._is_joined and not self.transport.is_closing():
+            line = json.encode({"kind": "refused", "reason": reason}) + b"\n"
+            self.transport.write(self._encryption.encrypt(line))
+            self.transport.close()
 
     async def write(self, data: bytes) -> None:
         """Give it to the starter, and wait until most of it is taken. Raises OSError."""
@@ -178,6 +191,7 @@ class Ports:
         finally:
             if reason:
                 log.info("port.ended", claim=order.claim, port=order.port, reason=reason)
+                line.refuse(reason)
             if not line.transport.is_closing():
                 line.transport.abort()
 
@@ -194,7 +208,7 @@ class Ports:
                 with self._wait(order.claim):
                     await self._joined(line, call)
                 with nullcontext() if order.dials else self._place():
-                    await line.write(CARRIED)
+                    await line.join()
                     async with asyncio.TaskGroup() as group:
                         group.create_task(self._up(line, call))
                         group.create_task(self._down(call, line))

@@ -141,7 +141,7 @@ def run(
             f"{words} (expected one, or one for each --site, as in --site atlas -n 3 --site"
             " boreas -n 4)"
         )
-    sizes = processes if len(processes) > 1 else [*processes, 1][:1] * len(names)
+    sizes = processes if len(processes) > 1 else [*processes, None][:1] * len(names)
     components = [
         Component(
             executable=command[0],

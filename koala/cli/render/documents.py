@@ -49,7 +49,7 @@ def sites_text(
         column(">PROCESSORS", "processors"),
         column(">IDLE", "idle"),
         *([column(">GPUS", _gpus)] if any(site.gpus for site in sites) else []),
-        column(">CLAIMED", "claimed"),
+        column(">CLAIMED", lambda site: site.held + site.running),
         column(">ERRORS", "errors", rank=1),
         column(">ROUND TRIP", lambda site: milliseconds(site.rtt_s), rank=3),
         column("FOR", _whose, rank=2),
@@ -71,11 +71,13 @@ def sites_text(
 
 def more_lines(site: SiteStatus) -> str:
     """Describe what is shown of one site alone: how claims that wait there are kept from starting,
-    how processors are booked, and what one job may have in its queues."""
+    how processors are booked, its reservations, and what one job may have in its queues."""
     tried = f" ({clean(site.gate_tried)})" if site.gate_tried else ""
     gate = f"gate: {clean(site.gate)}{tried}" if site.gate else "gate: none"
     books = f"bookings: {clean(site.books) if site.books else 'none'}"
-    return "\n".join([gate, books, *map(_queue, site.resources.queues)])
+    reserved = (site.reservations or {}).items()
+    rooms = [f"reservation {clean(name)}: {idle} idle" for name, idle in reserved]
+    return "\n".join([gate, books, *rooms, *map(_queue, site.resources.queues)])
 
 
 def _queue(queue: LocalQueue) -> str:

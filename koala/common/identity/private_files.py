@@ -61,22 +61,20 @@ def read_private(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def write_private(path: Path, content: bytes, *, is_durable: bool = True) -> None:
-    """Write a private file atomically, and by default durably. Raises OSError."""
+def write_private(path: Path, content: bytes) -> None:
+    """Write a private file atomically and durably. Raises OSError."""
     part = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            if is_durable:
-                os.fsync(file.fileno())
+            os.fsync(file.fileno())
         part.rename(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    if is_durable:
-        sync(path.parent)
+    sync(path.parent)
 
 
 def sync(path: Path) -> None:

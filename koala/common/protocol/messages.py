@@ -336,7 +336,8 @@ class PortAddress:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortUse:
     """Use of a port through the grid by one component since its pass: bytes in both directions, in
-    `busy_s` seconds in which any moved, and the newest round trip."""
+    `busy_s` seconds in which any moved, the newest round trip, and refused connections with the
+    newest reason."""
 
     name: Annotated[str, Printable()]
     claim: ClaimId
@@ -344,6 +345,8 @@ class PortUse:
     size_bytes: Annotated[int, Truncated(BYTES_MAX)]
     busy_s: Annotated[float, Amount()]
     rtt_s: Annotated[float, Amount()]
+    refused: Size = 0
+    refusal: Reason = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from koala.core.model.job import (
     ClaimEnd,
     Claiming,
     EndKind,
+    Job,
     Member,
     Queued,
     Releasing,
@@ -20,7 +21,7 @@ from koala.core.model.job import (
     Stopping,
 )
 from koala.core.model.values import Instant
-from koala.core.pipeline.claiming import after_answer, bind
+from koala.core.pipeline.claiming import after_answer, bind, split_lost
 from koala.core.pipeline.ending import (
     deciding_members,
     drop_member,
@@ -46,6 +47,9 @@ from koala.core.pipeline.tickets.ticket_events import on_hold_lost, on_ticket_go
 from koala.core.queries import describe, is_enough, is_optional_member, member_of, ticket_of
 from koala.core.sites import decrease_window, note_gone
 from koala.core.state import State
+
+LIMIT_ERROR_S = 1.0
+"""Most by which the run of a program until its limit seems shorter than that."""
 
 
 def on_fenced(state: State, event: ev.ClaimFenced, now: Instant) -> None:
@@ -153,11 +157,23 @@ def on_member_gone(
         if lacked_file and isinstance(job.phase, Starting):
             advance_start(state, job.phase, now)
         finish_if_over(state, attempt, now)
-    elif end.is_program and job.spec.quorum is None and not job.spec.is_malleable:
+    elif _is_end_of_job(job, member, end, now):
         member.end = end
         program_failed(state, attempt, member, end, now)
     else:
         lose_member(state, attempt, member, end, now)
+
+
+def _is_end_of_job(job: Job, member: Member, end: ClaimEnd, now: Instant) -> bool:
+    """Return True if a failure of a component's program is that of its job. A malleable job goes on
+    without the component, but not past the limit that it asked for; a site's may be shorter."""
+    if not end.is_program or job.spec.quorum is not None:
+        return False
+    limit_s = job.spec.component(member.component).wall_time_s
+    if not job.spec.is_malleable or end.kind is not EndKind.WALL_TIME:
+        return not job.spec.is_malleable
+    ran_s = 0.0 if member.passed_at is None else (end.ended_at or now) - member.passed_at
+    return limit_s is not None and ran_s > limit_s - LIMIT_ERROR_S
 
 
 def lose_member(
@@ -172,7 +188,9 @@ def lose_member(
         return
     member.end = end
     text = f"{describe(job, member)}: {end.describe()}"
-    left = [m for m in attempt.present if m not in (member, *attempt.joining)]
+    # Those that leave are not counted: without them the job would seem to be over.
+    stays = [m for m in attempt.present if m.leave_at is None]
+    left = [m for m in stays if m not in (member, *attempt.joining)]
     is_optional = is_optional_member(job, member.component) and job.release is None
     may_lose = is_optional or job.spec.quorum is not None or job.spec.is_malleable
     if may_lose and is_enough(job, left):
@@ -189,6 +207,8 @@ def lose_member(
         job.failures += end.kind in SITE_FAULTS
         if end.kind is EndKind.HOLD and not all(present.is_fetched for present in attempt.present):
             job.awaits_files = True
+        if end.kind is not EndKind.HOLD and split_lost(state, attempt, member, text, now):
+            return
         passed = [m.passed_at is not None for m in attempt.members]
         is_partial = isinstance(job.phase, Releasing) and any(passed) and not all(passed)
         set_back(state, attempt, f"partial start: {text}" if is_partial else text, now)

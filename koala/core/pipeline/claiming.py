@@ -34,7 +34,7 @@ from koala.core.pipeline.claiming_schedule import (
     rescheduled_try_at,
 )
 from koala.core.pipeline.copying import assign_member
-from koala.core.pipeline.ending import drop_member, fail, on_missed
+from koala.core.pipeline.ending import drop_member, fail, on_missed, stop_member
 from koala.core.pipeline.placement_requests import ask_placement, whole_request
 from koala.core.pipeline.refusals import has_refused, reset_refusals, without_closed_sites
 from koala.core.pipeline.requeueing import set_back
@@ -404,13 +404,14 @@ def _budget_of(budgets: dict[_Payer, Budget], payer: _Payer) -> Budget:
 
 def split_rest(state: State, job: Job, attempt: Attempt, now: Instant) -> bool:
     """Split what a flexible job could not claim anew over the sites with room, and claim it there,
-    so that it keeps what it holds; return True if it was claimed.
+    so that it keeps what it holds; return True if it was claimed. What a site has not answered in
+    its grace time is stopped: the answer may take long, or never come.
 
     No site that refused a share is asked again, no component is taken away, and a malleable job
     starts without: it can grow. Chunks of files and GPUs depend on the components.
     """
     split, part = job.spec.split, job.spec.components[0]
-    lacking = [member for member in attempt.present if member.claim is None and member.end is None]
+    lacking = [member for member in attempt.present if _lacks_claim(state, member, now)]
     if split is None or split.is_malleable or not lacking or job.deadline_at is not None:
         return False
     has_chunks = job.spec.all_inputs and job.spec.input_mode is not InputMode.WHOLE
@@ -450,9 +451,35 @@ def split_rest(state: State, job: Job, attempt: Attempt, now: Instant) -> bool:
     shares = ", ".join([f"{share.site} ({share.processors})" for share in answer.assignments])
     state.announce(job, f"splits {rest} processors anew: {shares}", now)
     for member, share in zip(lacking, answer.assignments, strict=True):
+        stop_member(state, member)
+        member.claim = None
         assign_member(state, attempt, member, replace(share, component=member.component), now)
         make_claim(state, attempt, member, now)
     return True
+
+
+def split_lost(state: State, attempt: Attempt, member: Member, reason: str, now: Instant) -> bool:
+    """Split what a member that was lost while its job claims had anew, if others hold theirs;
+    return True if it was claimed."""
+    job = state.jobs[attempt.job]
+    others = [other for other in attempt.present if other is not member]
+    if not isinstance(job.phase, Claiming) or not any(queries.is_held(state, m) for m in others):
+        return False
+    claim, end = member.claim, member.end
+    member.claim = member.end = None
+    if not split_rest(state, job, attempt, now):
+        member.claim, member.end = claim, end
+        return False
+    state.announce(job, reason, now)
+    after_answer(state, attempt, now)
+    return True
+
+
+def _lacks_claim(state: State, member: Member, now: Instant) -> bool:
+    """Return True if a member has no claim, or one that was not answered in its grace time."""
+    claim = queries.claim_of(state, member)
+    is_late = claim is not None and isinstance(claim.phase, Asked) and now >= claim.grace_until
+    return member.end is None and (claim is None or is_late)
 
 
 def on_granted(state: State, event: ev.ClaimGranted, now: Instant) -> None:

@@ -91,9 +91,9 @@ _FORM = "mqtt://[user:password@]host[:port][/prefix], or mqtts:// for TLS"
 class MqttPublisher:
     """Publisher to one broker. `run` belongs into a task of the daemon and ends when cancelled."""
 
-    def __init__(self, broker: MqttBroker, *, queue_max: int = QUEUE_MAX) -> None:
+    def __init__(self, broker: MqttBroker) -> None:
         self._broker = broker
-        self._waiting: deque[tuple[str, bytes]] = deque(maxlen=queue_max)
+        self._waiting: deque[tuple[str, bytes]] = deque(maxlen=QUEUE_MAX)
         self._wakeup = asyncio.Event()
         self._log = get_logger().bind(broker=f"{broker.host}:{broker.port}")
         self._is_stopping = False

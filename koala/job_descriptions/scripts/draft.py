@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from koala.core.model.job_spec import ComponentSpec
 from koala.core.model.values import Seconds
@@ -122,6 +123,19 @@ def put(draft: Draft, option: str, attribute: str, value: Literal | Sequence, te
     relation = Relation(attribute=option, operator=Operator.EQ, values=(value,), offset=0)
     assert row.read is not None
     draft.set(**{row.field: row.read(AttributeText(relation=relation, source=Source(text=text)))})
+
+
+def output_file(name: str, path: Callable[[str], str] = str) -> Reader:
+    """Make the reader of a file for output, `output` or `error`; `path` finds it in the value."""
+    return lambda draft, text: setattr(draft, name, (path(text), draft.at))
+
+
+def read_shell(draft: Draft, text: str) -> None:
+    """Read the interpreter of the script, which is its last argument. Raises SpecError."""
+    option = PROGRAM_OPTIONS.get(PurePosixPath(text).name)
+    if option is None:
+        raise SpecError(f"-S {text} (expected one of {', '.join(PROGRAM_OPTIONS)})")
+    draft.set(executable=text, arguments=(option, draft.component.arguments[-1]))
 
 
 def read_export(draft: Draft, text: str) -> None:

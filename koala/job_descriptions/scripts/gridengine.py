@@ -13,13 +13,13 @@ import re
 import shlex
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import PurePosixPath
 
 from koala.errors import SpecError
 from koala.job_descriptions.scripts.draft import (
-    PROGRAM_OPTIONS,
     Draft,
+    output_file,
     read_export,
+    read_shell,
     whole,
     whole_minutes,
     wish,
@@ -127,14 +127,6 @@ def _join(draft: Draft, text: str) -> None:
     draft.is_joined = text[:1].lower() == "y"
 
 
-def _shell(draft: Draft, text: str) -> None:
-    if PurePosixPath(text).name not in PROGRAM_OPTIONS:
-        raise SpecError(f"-S {text} (expected one of {', '.join(PROGRAM_OPTIONS)})")
-    *_, script = draft.component.arguments
-    option = PROGRAM_OPTIONS[PurePosixPath(text).name]
-    draft.set(executable=text, arguments=(option, script))
-
-
 def _soft(draft: Draft, _text: str) -> None:
     draft.soft_line = draft.at.line
 
@@ -156,14 +148,6 @@ def _path(text: str) -> str:
     if host or "," in text:
         raise SpecError(f"{text} (expected one path, for all hosts)")
     return path if colon else text
-
-
-def _output(draft: Draft, text: str) -> None:
-    draft.output = (_path(text), draft.at)
-
-
-def _error(draft: Draft, text: str) -> None:
-    draft.error = (_path(text), draft.at)
 
 
 def _input(draft: Draft, text: str) -> None:
@@ -209,6 +193,7 @@ READ, PASSED, TUNING, REFUSED, LEFT_OUT = (
     Fate.REFUSED,
     Fate.LEFT_OUT,
 )
+_output, _error = output_file("output", _path), output_file("error", _path)
 
 OPTIONS: tuple[Option, ...] = (
     Option(("-pe",), READ, "`count`; passed on", _parallel, values=Values.TWO),
@@ -248,7 +233,7 @@ OPTIONS: tuple[Option, ...] = (
         values=Values.NONE,
     ),
     Option(("-v",), READ, "NAME=VALUE: `environment`", read_export),
-    Option(("-S",), READ, "`executable`", _shell),
+    Option(("-S",), READ, "`executable`", read_shell),
     Option(("-binding",), READ, "`native`; a strategy alone", _binding),
     Option(("-ar",), READ, "`reservation`", wish("-ar", "reservation")),
     *rows(PASSED, "-c -ckpt -jc -masterq"),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from koala.errors import SpecError
-from koala.job_descriptions.scripts.draft import Draft, whole, whole_minutes, wish
+from koala.job_descriptions.scripts.draft import Draft, output_file, whole, whole_minutes, wish
 from koala.job_descriptions.scripts.options import (
     Directives,
     Fate,
@@ -58,14 +58,7 @@ def _resources(draft: Draft, text: str) -> None:
     draft.set(gpus=hosts * gpus if has_gpus else None)
 
 
-def _output(draft: Draft, text: str) -> None:
-    draft.output = (text, draft.at)
-
-
-def _error(draft: Draft, text: str) -> None:
-    draft.error = (text, draft.at)
-
-
+_output, _error = output_file("output"), output_file("error")
 _IS_ARRAY = "a component is one program; submit a copy of the script for each member"
 _NO_KEY = "the site's agent starts the processes of other machines"
 

@@ -7,13 +7,13 @@ import math
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from koala.errors import SpecError
 from koala.job_descriptions.scripts.draft import (
-    PROGRAM_OPTIONS,
     Draft,
+    output_file,
     read_export,
+    read_shell,
     whole,
     whole_minutes,
     wish,
@@ -97,24 +97,11 @@ def _path(text: str) -> str:
     return text.rpartition(":")[2]
 
 
-def _output(draft: Draft, text: str) -> None:
-    draft.output = (_path(text), draft.at)
-
-
-def _error(draft: Draft, text: str) -> None:
-    draft.error = (_path(text), draft.at)
-
-
 def _join(draft: Draft, text: str) -> None:
     draft.is_joined = text in ("oe", "eo")
 
 
-def _shell(draft: Draft, text: str) -> None:
-    if PurePosixPath(text).name not in PROGRAM_OPTIONS:
-        raise SpecError(f"-S {text} (expected one of {', '.join(PROGRAM_OPTIONS)})")
-    option = PROGRAM_OPTIONS[PurePosixPath(text).name]
-    draft.set(executable=text, arguments=(option, draft.component.arguments[-1]))
-
+_output, _error = output_file("output", _path), output_file("error", _path)
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -132,7 +119,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("-e",), READ, "`stderr`; a folder, or a name with a pattern, is left out", _error),
     Option(("-j",), READ, "oe, eo: `stderr` is `stdout`", _join),
     Option(("-v",), READ, "NAME=VALUE: `environment`", read_export),
-    Option(("-S",), READ, "`executable`", _shell),
+    Option(("-S",), READ, "`executable`", read_shell),
     *rows(TUNING, "-p"),
     Option(
         ("-V",),

@@ -60,7 +60,6 @@ NOWHERE = ScriptSite()
 def read_scripts(
     scripts: list[tuple[str, str, str]],
     *,
-    owner: str = "",
     sites: Mapping[str, ScriptSite] | None = None,
 ) -> ScriptJob:
     """Read the job of scripts, each with its site, its name and its text; a script with several
@@ -81,7 +80,7 @@ def read_scripts(
     name = (names.pop() if len(names) == 1 else None) or ""
     components = _distinct(components)
     return ScriptJob(
-        spec=JobSpec(components=tuple(components), owner=owner, name=name),  # type: ignore[arg-type]
+        spec=JobSpec(components=tuple(components), name=name),
         warnings=tuple(dict.fromkeys(warnings)),  # a script may be given at several sites
     )
 

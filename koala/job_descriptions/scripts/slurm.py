@@ -9,15 +9,17 @@ option that is given several times.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from koala.core.model.values import Seconds
 from koala.errors import Position, SpecError
 from koala.job_descriptions.scripts.draft import (
     Draft,
+    Reader,
     login_shell,
     megabytes,
     number,
+    output_file,
     read_export,
     whole,
     whole_minutes,
@@ -90,11 +92,6 @@ def _memory_per_cpu(draft: Draft, text: str) -> None:
     draft.shape.append(f"--mem-per-cpu={text}")
 
 
-def _memory_per_gpu(draft: Draft, text: str) -> None:
-    draft.memory_per_gpu_mb = megabytes("--mem-per-gpu", text)
-    draft.shape.append(f"--mem-per-gpu={text}")
-
-
 def _gres(draft: Draft, text: str) -> None:
     """Read `gpu`, `gpu:2` or `gpu:a100:2`, for each node; anything else is for the site."""
     others = []
@@ -151,14 +148,14 @@ def _task_gpus(draft: Draft, text: str) -> None:
         draft.shape.append(f"--gpus-per-task={text}")
 
 
-def _tasks_per_gpu(draft: Draft, text: str) -> None:
-    draft.tasks_per_gpu = whole("--ntasks-per-gpu", text)
-    draft.shape.append(f"--ntasks-per-gpu={text}")
+def _shaping(option: str, name: str, parse: Callable[[str, str], int] = whole) -> Reader:
+    """Make the reader of a number for a field of the draft, which is passed on, too."""
 
+    def read(draft: Draft, text: str) -> None:
+        setattr(draft, name, parse(option, text))
+        draft.shape.append(f"{option}={text}")
 
-def _gpu_cpus(draft: Draft, text: str) -> None:
-    draft.cpus_per_gpu = whole("--cpus-per-gpu", text)
-    draft.shape.append(f"--cpus-per-gpu={text}")
+    return read
 
 
 def _exclusive(draft: Draft, text: str) -> None:
@@ -182,14 +179,6 @@ def _open_mode(draft: Draft, text: str) -> None:
         draft.warn("--open-mode is left out: output is appended to files")
 
 
-def _output(draft: Draft, text: str) -> None:
-    draft.output = (text, draft.at)
-
-
-def _error(draft: Draft, text: str) -> None:
-    draft.error = (text, draft.at)
-
-
 READ, PASSED, TUNING, REFUSED, LEFT_OUT = (
     Fate.READ,
     Fate.PASSED,
@@ -197,6 +186,10 @@ READ, PASSED, TUNING, REFUSED, LEFT_OUT = (
     Fate.REFUSED,
     Fate.LEFT_OUT,
 )
+_output, _error = output_file("output"), output_file("error")
+_tasks_per_gpu = _shaping("--ntasks-per-gpu", "tasks_per_gpu")
+_gpu_cpus = _shaping("--cpus-per-gpu", "cpus_per_gpu")
+_memory_per_gpu = _shaping("--mem-per-gpu", "memory_per_gpu_mb", megabytes)
 _NOTHING = "sbatch submits nothing with it"
 
 OPTIONS: tuple[Option, ...] = (

@@ -14,7 +14,7 @@ from koala.lab.backlog.scenes import DAY_S, END_S, JOBS_D, Coallocated, Scene
 from koala.lab.experiments import Experiment
 from koala.lab.rows import Row, Rows
 from koala.lab.sim.metrics import JobRecord
-from koala.lab.sim.options import Declared, Option, declared, flag, number
+from koala.lab.sim.options import Declared, flag, number, whole
 from koala.lab.sim.statistics import geometric
 from koala.lab.sweeps import Point
 
@@ -59,16 +59,11 @@ class Campaign:
         metavar="SECONDS",
         bounds=Limits(low=1, high=JOBS_D * DAY_S),
     )
-    components: int | None = declared(
-        None,
-        Option(
-            default=None,
-            kind="whole",
-            metavar="N",
-            help="Components of a job, which may run at any of the sites.",
-            bounds=Limits(low=1),
-            unset="one at each site",
-        ),
+    components: int | None = whole(
+        "Components of a job, which may run at any of the sites.",
+        low=1,
+        metavar="N",
+        unset="one at each site",
     )
     redundancy: int = number(
         1,

@@ -25,7 +25,7 @@ from koala.common.runtime.option_values import Bounds
 from koala.common.runtime.progress_bar import progress
 from koala.errors import ConfigError, SpecError
 from koala.lab.commands.simulation_options import Runs, check_distinct, make_out
-from koala.lab.sim.options import Declared, Option, option_name
+from koala.lab.sim.options import Declared, Option, file_option, option_name
 
 if TYPE_CHECKING:
     from koala.lab.sim.campaign.execution import Campaign, StoreChoice
@@ -34,22 +34,16 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+def _whole(default: int, low: int, text: str) -> Option:
+    """Make an option of a whole number."""
+    return Option(default=default, kind="whole", bounds=Bounds(low=low), help=text)
+
+
 SHARED: dict[str, Option] = {
-    "seed": Option(
-        default=1, kind="whole", bounds=Bounds(low=0), help="Seed of all random streams."
-    ),
-    "reps": Option(
-        default=5,
-        kind="whole",
-        bounds=Bounds(low=1),
-        help="Replications, with seeds SEED, SEED + 1, ...",
-    ),
-    "workers": Option(
-        default=0,
-        kind="whole",
-        bounds=Bounds(low=0),
-        help="Parallel processes; 0: one a core.",
-    ),
+    "seed": _whole(1, 0, "Seed of all random streams."),
+    "reps": _whole(5, 1, "Replications, with seeds SEED, SEED + 1, ..."),
+    "workers": _whole(0, 0, "Parallel processes; 0: one a core."),
     "on": Option(
         default="processes",
         metavar="ENGINE",
@@ -58,23 +52,11 @@ SHARED: dict[str, Option] = {
         " there). The last two need the packages of 'koala-scheduler[sweep]'.",
         words=("processes", "dask://", "koala"),
     ),
-    "jobs_out": Option(
-        default=None,
-        kind="file",
-        metavar="FILE.csv",
-        help="Write a line for each job to this file.",
-    ),
-    "plot": Option(
-        default=None,
-        kind="file",
-        metavar="FILE.svg",
-        help="Draw the result (.svg, .png or .pdf).",
-    ),
-    "store": Option(
-        default=None,
-        kind="file",
-        metavar="DIR",
-        help="Keep finished runs there, and make none again.",
+    "jobs_out": file_option("FILE.csv", "Write a line for each job to this file."),
+    "plot": file_option("FILE.svg", "Draw the result (.svg, .png or .pdf)."),
+    "store": file_option(
+        "DIR",
+        "Keep finished runs there, and make none again.",
         unset="koala/runs in the user's cache folder",
     ),
     "no_store": Option(default=False, kind="flag", help="Make all runs, and keep none."),

@@ -49,6 +49,11 @@ class Option:
     """Effect of leaving the option out, where no default says it."""
 
 
+def file_option(metavar: str, help: str, *, unset: str = "") -> Option:  # noqa: A002
+    """Make an option that names a file or a folder."""
+    return Option(default=None, kind="file", metavar=metavar, help=help, unset=unset)
+
+
 def local_scheduler_name(option: str, text: str) -> str:
     """Check the name of a site's scheduler. Raises ConfigError."""
     return known_name(option, text, LOCAL_SCHEDULERS, local_scheduler)
@@ -104,6 +109,15 @@ def number(
         read=read,
     )
     return declared(default, option)
+
+
+def whole(help: str, *, low: int, unset: str, metavar: str | None = None) -> int | None:  # noqa: A002
+    """Declare a field of a whole number that is None unless it is given."""
+    bounds = Bounds(low=low)
+    return declared(
+        None,
+        Option(default=None, help=help, kind="whole", metavar=metavar, bounds=bounds, unset=unset),
+    )
 
 
 def choice(

@@ -51,7 +51,7 @@ def fcm(request: PlacementRequest, view: GridView) -> Placement | Unplaceable:
     if request.split is None:
         return cm(request, view)
     rooms, ways = rooms_of(request, view)
-    return placed(request, emptiest_first(request.split, rooms), ways)
+    return placed(request, view, emptiest_first(request.split, rooms), ways)
 
 
 Ways = dict[SiteName, tuple[SiteName | None, float]]
@@ -67,9 +67,13 @@ def rooms_of(request: PlacementRequest, view: GridView) -> tuple[list[Room], Way
     return rooms, ways
 
 
-def placed(request: PlacementRequest, rooms: Sequence[Room], ways: Ways) -> Placement | Unplaceable:
+def placed(
+    request: PlacementRequest, view: GridView, rooms: Sequence[Room], ways: Ways
+) -> Placement | Unplaceable:
     """Place a flexible job in the first of these rooms."""
     assert request.split is not None
+    if not rooms:  # no site is usable, or has its files in time
+        return unplaceable(request.parts[0], request, view, view.idle(request.user))
     shares = shares_of(request.split, rooms)
     if shares is None:
         return Unplaceable(component=0, reason=describe_unsplit(request.split, rooms))

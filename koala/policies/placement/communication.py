@@ -84,7 +84,7 @@ def _within(
     if request.split is not None:
         rooms, ways = rooms_of(request, view)
         places = {site: number for number, site in enumerate(order)}
-        return placed(request, sorted(rooms, key=lambda room: places[room.site]), ways)
+        return placed(request, view, sorted(rooms, key=lambda room: places[room.site]), ways)
     low, high = 1, len(order)
     answer = cm(request, view)
     while isinstance(answer, Placement) and low < high:  # the fewest of them

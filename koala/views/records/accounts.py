@@ -19,13 +19,13 @@ class ClaimCost(Record, frozen=True, kw_only=True):
     user: str = ""
     """Owner of the job."""
     site: str = ""
-    """Site that held the processors."""
+    """Site of the processors."""
     processors: int = 0
     """Number of processors."""
     asked_at: Moment
     """When the site was asked."""
     granted_at: Moment | None = None
-    """When its starter began."""
+    """Start of its batch job."""
     passed_at: Moment | None = None
     """When it passed the barrier."""
     ended_at: Moment | None = None

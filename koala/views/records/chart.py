@@ -51,7 +51,7 @@ class ChartClaim(Record, frozen=True, kw_only=True):
     asked_at: Moment
     """When the site was asked."""
     granted_at: Moment | None = None
-    """When its starter began."""
+    """Start of its batch job."""
     passed_at: Moment | None = None
     """When it passed the barrier."""
     ended_at: Moment | None = None

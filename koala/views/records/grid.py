@@ -100,7 +100,7 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     resources: Resources = Resources()
     """Resources that it has besides."""
     claimed: int = 0
-    """Processors of claims."""
+    """Processors of claims, also queued ones."""
     errors: int = 0
     """Errors in a row."""
     unusable_until: Moment | None = None
@@ -132,19 +132,19 @@ class SiteStatus(Record, frozen=True, kw_only=True):
     is_drained: bool = False
     """It is drained; true also while it is disconnected."""
     gate: str = ""
-    """How a claim that waits there is kept from starting, with its place in the queue; empty:
-    not at all."""
+    """How a claim that waits there is kept from starting; empty: not at all."""
     gate_tried: str = ""
     """Result of the last probe of the gate, with its date; empty: unknown."""
     books: str = ""
     """How it books processors for a claim with a known start; empty: not at all."""
+    reservations: Mapping[str, int] | None = None
+    """Idle processors of its reservations, by name; null: unknown."""
     trouble: str = ""
     """The reason, for its administrator, why it takes no new claims, or none of some accounts."""
     why_idle: str = ""
-    """The reason, in words with numbers, why no more processors are idle; empty: all are, or its
-    agent does not say."""
+    """Why no more processors are idle, in words; empty: all are, or it is unknown."""
     commands: str = ""
-    """How many commands its agent ran at the batch system in the last minute, in words."""
+    """Commands that its agent ran at the batch system in the last minute, in words."""
     notice: str = ""
     """What its users should know, as that its batch system's dialect was not tried against a live
     server; empty: nothing."""

@@ -303,13 +303,17 @@ class PortWay(Record, frozen=True, kw_only=True):
     problem: str = ""
     """Why it is not reached directly; empty: it is."""
     rtt_s: float | None = None
-    """Round trip, of the test or of the newest connection through the grid; null: none yet."""
+    """Round trip of the test or newest connection; null: none yet."""
     connections: int = 0
-    """Connections through the grid so far, by the newest report."""
+    """Connections so far, by the newest report."""
     moved_bytes: int = 0
-    """Bytes that these have moved, in both directions."""
+    """Their bytes, in both directions."""
     rate_bps: float | None = None
-    """Bytes a second, over the seconds in which any moved; null: none yet."""
+    """Bytes a second, while any moved; null: none yet."""
+    refused: int = 0
+    """Connections refused so far."""
+    refusal: str = ""
+    """Reason of the newest."""
     words: str = ""
     """All of this as a sentence."""
 

@@ -127,6 +127,22 @@ def test_a_claim_whose_starter_is_over_is_not_submitted_again_after_a_restart(
     )
 
 
+def test_what_a_starter_had_while_nobody_was_there_is_told_with_its_times(
+    script: TableScript,
+) -> None:
+    """It began and ended while the agent was away, so no check-in is known."""
+    script.tell(a_hold())
+    end = ClaimEnd(kind=EndKind.LEASE, reason="nobody answered", ended_at=120.0)
+    record = StarterRecord(nonce="n", began_at=100.0, end=end)
+    (report,) = reports(script.tell(batch_ended(record=record)))
+    assert report.end is not None
+    assert (report.began_at, report.end.kind, report.end.ended_at) == (
+        100.0,
+        EndKind.FAILED,
+        120.0,
+    )
+
+
 # Pings and values ---------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Programs of a real agent process get nothing of the credentials that started it."""
+"""Claims of a real agent process."""
 
 from __future__ import annotations
 
@@ -40,3 +40,17 @@ async def test_programs_get_nothing_of_the_credentials_that_started_their_agent(
     own = [line for line in said.read_text().splitlines() if line.endswith("=the agent's own")]
     assert own == ["TEST_MARK=the agent's own"]
     assert f"KOALA_CLAIM={claim}" in said.read_text().splitlines()
+
+
+async def test_a_booking_begins_at_its_instant_by_the_clock_of_the_daemon(tmp_path: Path) -> None:
+    """That of the site is decades ahead."""
+    job = a_job()
+    claim = f"{job}/1/0/1"
+    async with fake_daemon() as daemon, agent_process(tmp_path, daemon.target, job=job):
+        wanted = hold(claim, "-c", "true", wall_time_s=60.0)
+        wanted.hold.begins_at = begins_at = daemon.now() + 4.0
+        session = await daemon.live(wanted)
+        await session.claim(claim, GRANTED)
+        assert begins_at - 1.0 < daemon.now() < begins_at + 30.0
+        await passed(session, claim)
+        await session.claim(claim, GONE)

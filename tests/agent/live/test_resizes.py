@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,13 +50,6 @@ with socket.socket(socket.AF_UNIX) as connection:
         print(line, file=lines, flush=True)
         print(lines.readline().strip(), file=open(sys.argv[1], "w"))
 """
-
-
-@pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
-    ear = Ear(tmp_path / "ear")
-    yield ear
-    ear.close()
 
 
 def a_resize(

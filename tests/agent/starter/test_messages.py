@@ -26,7 +26,9 @@ SAMPLES: dict[str, Any] = {
     "tuple[tuple[str, float], ...]": (("a", 1.5),),
     "tuple[tuple[str, str, int, str, bool], ...]": (("a", "b", 1, "c", True),),
     "tuple[tuple[str, int, float, str], ...]": (("a", 1, 1.5, "b"),),
-    "tuple[tuple[str, str, int, int, float, float], ...]": (("a", "b", 1, 2, 1.5, 2.5),),
+    "tuple[tuple[str, str, int, int, float, float, int, str], ...]": (
+        ("a", "b", 1, 2, 1.5, 2.5, 3, "c"),
+    ),
 }
 """A value for each type of field."""
 

@@ -93,6 +93,21 @@ async def test_a_helper_runs_processes_on_another_machine(
     assert said == ["0 on node1\n", "1 on node2\n"]
 
 
+@pytest.mark.usefixtures("two_machines")
+async def test_what_the_site_ends_on_another_machine_is_no_end_of_the_program(
+    tmp_path: Path, python: Path, scratch: Path | None
+) -> None:
+    """Its signal goes to the helper there and to what that runs; here nothing is heard of it."""
+    hold = a_shell_hold(
+        'if [ "$KOALA_PROCESS" = 1 ]; then kill -TERM "$PPID"; fi; exec sleep 600', processes=2
+    )
+    async with a_site(tmp_path, python=python, scratch=scratch, kind="slurm") as site:
+        await site.passed(hold)
+        end = (await site.gone()).end
+    assert end is not None
+    assert (end.kind, end.reason) == (EndKind.SITE, "SIGTERM from the site at node2")
+
+
 @pytest.fixture
 def two_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An allocation of Slurm with two machines, and its `srun`."""

@@ -8,8 +8,8 @@ import os
 import signal
 import stat
 import subprocess
+import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,13 +31,6 @@ pytestmark = pytest.mark.live
 
 # A daemon that leaves its session and its parent, says its pid, and lives on.
 ESCAPE = "setsid sh -c 'echo $$ > {ear}; exec sleep 600' > /dev/null 2>&1 &"
-
-
-@pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
-    ear = Ear(tmp_path / "ear")
-    yield ear
-    ear.close()
 
 
 def folder(tmp_path: Path, claim: str = "j1/1/0/1") -> Path:
@@ -77,6 +70,55 @@ async def test_a_check_in_says_when_its_starter_began(tmp_path: Path) -> None:
         assert again.began_at == first.began_at
         site.claims.order(Stop(claim=again.id))
         assert (await site.gone()).began_at == first.began_at
+
+
+SLOW_PYTHON = """\
+#!/bin/sh
+case " $* " in *" resident "*) exit 1; esac  # each starter has one of its own
+read word < {gate}
+exec {python} "$@"
+"""
+
+
+@pytest.mark.parametrize("is_carried", [False, True], ids=["installed", "carried"])
+async def test_the_time_that_its_interpreter_takes_counts_as_well(
+    tmp_path: Path, is_carried: bool
+) -> None:
+    """Its batch job has the processors; on a busy machine an interpreter takes seconds."""
+    gate, python = tmp_path / "gate", tmp_path / "python"
+    os.mkfifo(gate)
+    python.write_text(SLOW_PYTHON.format(gate=gate, python=sys.executable))
+    python.chmod(0o700)
+    async with a_site(tmp_path, python=python, scratch=tmp_path if is_carried else None) as site:
+        site.claims.order(a_hold())
+        with await asyncio.to_thread(gate.open, "w") as opened:
+            waits_at = time.time()
+            opened.write("go\n")
+        began_at = (await site.granted(a_hold())).began_at
+    assert began_at is not None
+    assert began_at < waits_at
+
+
+async def test_one_that_never_met_its_agent_leaves_the_time_that_it_had(tmp_path: Path) -> None:
+    """The agent is away from its start until the lease has ended it."""
+    gate, python = tmp_path / "gate", tmp_path / "python"
+    os.mkfifo(gate)
+    python.write_text(SLOW_PYTHON.format(gate=gate, python=sys.executable))
+    python.chmod(0o700)
+    record = folder(tmp_path) / ".koala" / "end.json"
+    async with a_site(tmp_path, python=python, leases=LeaseTimes(hold_lease_s=1.0)) as site:
+        site.claims.order(a_hold())
+        opened = await asyncio.to_thread(gate.open, "w")
+    waits_at = time.time()
+    opened.write("go\n")
+    opened.close()
+    await until(record.exists)
+    async with a_site(tmp_path, python=python) as site:
+        report = await site.gone()
+    assert report.began_at is not None
+    assert report.end is not None
+    assert report.end.ended_at is not None
+    assert report.began_at < waits_at < report.end.ended_at
 
 
 async def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:

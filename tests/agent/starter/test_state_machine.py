@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from koala_agent.starter.compat import to_object
 from koala_agent.starter.events import (
     Answer,
     ClosePaths,
@@ -34,6 +35,7 @@ from koala_agent.starter.events import (
     Unexecutable,
     ValueRequested,
     Woken,
+    WriteEnd,
 )
 from koala_agent.starter.messages import PathsOrder
 from koala_agent.starter.state_machine.kv_requests import PUT_LIMIT_S
@@ -200,8 +202,20 @@ def test_a_death_that_the_sites_signal_explains_is_the_sites() -> None:
     script.tell(ProcessEnded(index=0, status=-signal.SIGTERM), 5.0)
     assert said(script.tell(ProcessesCounted(left=0), 5.0)) == []
     script.tell(SiteSignalled(reason="SIGTERM from the site"), 5.1)
+    assert CountProcesses() in script.woken(5.3)
     end = the_end(script.tell(ProcessesCounted(left=0), 5.3))
     assert (end["kind"], end["statuses"]) == ("site", [-15])
+
+
+def test_a_signal_that_came_while_processes_were_counted_explains_a_death() -> None:
+    """On a busy machine a count takes longer than the signal of the site is waited for."""
+    script = StarterScript()
+    script.running()
+    assert CountProcesses() in script.tell(ProcessEnded(index=0, status=-signal.SIGTERM), 5.0)
+    assert said(script.tell(ProcessesCounted(left=0), 5.9)) == []
+    script.tell(SiteSignalled(reason="SIGTERM from the site"), 5.9)
+    assert CountProcesses() in script.woken(6.0)
+    assert the_end(script.tell(ProcessesCounted(left=0), 6.0))["kind"] == "site"
 
 
 def test_a_death_by_a_signal_that_nothing_explains_is_the_programs() -> None:
@@ -337,7 +351,22 @@ def test_what_a_program_wrote_is_delivered_before_its_end_is_told() -> None:
     assert Deliver(is_whole=True) in actions
     assert "ended" not in said(actions)
     end = the_end(script.tell(Delivered(problem=""), 9.0))
-    assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 3.0)
+    assert (end["kind"], end["ended_at"]) == ("exited", OFFSET_S + 9.0)  # it has held processors
+
+
+def test_an_end_that_nobody_acknowledges_has_the_time_until_which_processors_were_held() -> None:
+    """Its agent is away, and hears of it from the starter or finds it on disk."""
+    script = StarterScript()
+    script.running()
+    script.tell(ProcessEnded(index=0, status=0), 3.0)
+    assert the_end(script.tell(ProcessesCounted(left=0), 3.0))["ended_at"] == OFFSET_S + 3.0
+    script.tell(Disconnected(), 4.0)
+    actions = script.tell(Connected(), 20.0)
+    hello = next(a.message for a in actions if isinstance(a, Send) and a.message["kind"] == "hello")
+    assert to_object(hello["end"])["ended_at"] == OFFSET_S + 20.0
+    (written, _exit) = script.woken(63.0)
+    assert isinstance(written, WriteEnd)
+    assert written.end["ended_at"] == OFFSET_S + 63.0
 
 
 def test_the_time_from_pass_to_end_is_that_of_its_own_clock() -> None:

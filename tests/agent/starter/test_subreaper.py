@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,13 +59,6 @@ while True:
     signal.sigtimedwait((), 0.05)
 """
 """Not `pause`: a signal that comes just before it would be handled after it only."""
-
-
-@pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
-    opened = Ear(tmp_path / "ear")
-    yield opened
-    opened.close()
 
 
 def parent_of(pid: int) -> int:

@@ -36,6 +36,13 @@ def test_output_is_labelled_by_site_and_process(grid: Up) -> None:
     assert "submitted j" in done.stderr
 
 
+def test_a_total_is_split_over_the_sites(grid: Up) -> None:
+    done = grid.koala("run", "--total", "7", "--", "sh", "-c", "echo $KOALA_COUNT of $WORLD_SIZE")
+    assert done.returncode == 0, done.stderr
+    parts = sorted(line.split(" | ")[1] for line in done.stdout.splitlines())
+    assert parts == ["3 of 7"] * 3 + ["4 of 7"] * 4
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -45,6 +52,8 @@ def test_output_is_labelled_by_site_and_process(grid: Up) -> None:
         (("--sites", "2", "-n", "2", "-n", "3", "--", "true"), "one for each --site, as in --site"),
         (("--sites", "3", "--", "true"), "the job needs 3 different sites: there are 2"),
         (("--site", "nowhere", "--", "true"), "nowhere"),
+        (("--total", "5000", "--", "true"), "5000 processors in at most 1000 components"),
+        (("--total", "4", "-n", "2", "--", "true"), "--total 4 and -n 2 (expected only one of"),
         (("--time", "soon", "--memory", "x", "--", "true"), "memory: found 'x'"),
         (("--env", "A", "--", "true"), "--env 'A' (expected NAME=VALUE"),
         (("--gpus", "9", "--", "true"), "needs 9 GPUs"),

@@ -118,7 +118,7 @@ async def test_a_site_that_stores_for_ever_leaves_places_to_others(tmp_path: Pat
         relay = a_relay(tmp_path / "spool", identity=identity, stores_max=8)
         address = await stack.enter_async_context(relay)
 
-        async def store_of(site: str) -> files_pb2_grpc.RelayAsyncStub:
+        async def store_of(site: str) -> files_pb2_grpc.RelayStub:
             channel = secure_channel(
                 address,
                 DAEMON_HOST,

@@ -20,6 +20,7 @@ from koala.core.model.job_spec import JobSpec, JobType, Split
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
 from koala.daemon.clients.admission import warnings
 from koala.views.explain import why
+from koala.views.ports import port_ways
 from koala_agent.claims.bundle import build_bundle
 from tests.harness.builders import a_component, a_job, a_site
 from tests.harness.script import Script
@@ -274,12 +275,22 @@ def test_what_went_through_the_grid_is_charged(script: Script) -> None:
     reports = [PathsTried(claim=ClaimId(c), ports=(path("refused"),)) for c in (B, C)]
     script.tell(tried(A), *reports).released("j1")
     use = PortUse(
-        name="DB", claim=ClaimId(A), connections=2, size_bytes=900, busy_s=3.0, rtt_s=0.02
+        name="DB",
+        claim=ClaimId(A),
+        connections=2,
+        size_bytes=900,
+        busy_s=3.0,
+        rtt_s=0.02,
+        refused=1,
+        refusal="nothing listens",
     )
     script.tell(PortsUsed(claim=ClaimId(B), ports=(use,)))
     attempt = script.scheduler.jobs[JobId("j1")].attempt
     assert attempt is not None
     assert attempt.members[1].used == (use,)
+    (way,) = port_ways(script.scheduler.jobs[JobId("j1")], attempt)[:1]
+    assert "in 2 connections" in way.words
+    assert "1 connection refused, the last: nothing listens" in way.words
     end = ClaimEnd(kind=EndKind.EXITED, statuses=(0,), forwarded_bytes=1000)
     script.tell(ClaimGone(claim=ClaimId(B), end=end))
     (charge,) = script.scheduler.jobs[JobId("j1")].charges

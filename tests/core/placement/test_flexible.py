@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from koala.common.protocol.messages import SiteResources
 from koala.core.model.actions import ClaimProcessors, PublishOutputs, StopClaim, TryPaths
 from koala.core.model.allowances import Allowance, user_payer
 from koala.core.model.events import AllowancesSet, PathsTried
-from koala.core.model.job import Queued
+from koala.core.model.job import EndKind, Queued
 from koala.core.model.values import ClaimId, JobId, SiteName, TcpPath
 from koala.policies import chosen
 from koala.views.explain import why
@@ -80,6 +82,35 @@ def test_a_refused_share_is_split_anew_and_the_rest_is_kept(script: Script) -> N
     script.grant("j1/1/2/2", "j1/1/3/1")
     assert script.phase("j1") == "Starting"
     assert [c.processors for c in script.job("j1").spec.components] == [8, 8, 5, 3]
+    script.drop()
+
+
+def test_a_share_without_an_answer_is_split_anew_after_its_grace_time(script: Script) -> None:
+    """Its site may be away: the claim that it was asked for is stopped, and never starts."""
+    grid(script, a=8, b=8, c=8).tell(a_flexible_job("j1", 24))
+    assert shape(script, "j1") == [("a", 8), ("b", 8), ("c", 8)]
+    script.grant("j1/1/0/1", "j1/1/1/1").tell(a_site("d", 5), a_site("e", 4)).disconnect("c")
+    script.after(6)
+    assert shape(script, "j1") == [("d", 5), ("e", 3)], script.story("j1")
+    script.expect(StopClaim, claim="j1/1/2/1")
+    script.grant("j1/1/2/1").grant("j1/1/2/2", "j1/1/3/1")
+    assert script.phase("j1") == "Starting"
+    _, armed = script.armings("j1")
+    assert sorted(armed) == ["j1/1/0/1", "j1/1/1/1", "j1/1/2/2", "j1/1/3/1"]
+    script.drop().gone("j1/1/2/1").drop()
+    assert script.phase("j1") == "Starting"
+
+
+@pytest.mark.parametrize("kind", [EndKind.FAILED, EndKind.SITE, EndKind.FENCED])
+def test_a_share_whose_site_is_lost_while_others_are_claimed_is_split_anew(
+    kind: EndKind, script: Script
+) -> None:
+    grid(script, a=8, b=8, c=8).tell(a_flexible_job("j1", 24))
+    assert shape(script, "j1") == [("a", 8), ("b", 8), ("c", 8)]
+    script.grant("j1/1/0/1", "j1/1/1/1").tell(a_site("d", 9)).gone("j1/1/1/1", kind)
+    assert shape(script, "j1") == [("d", 8)], script.story("j1")
+    script.grant("j1/1/1/2", "j1/1/2/1")
+    assert (script.phase("j1"), script.job("j1").attempts) == ("Starting", 1)
     script.drop()
 
 

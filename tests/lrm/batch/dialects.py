@@ -15,7 +15,7 @@ SLURM = Slurm(partition="batch", account="physics", options=("--constraint=fast"
 
 
 GRID_ENGINE = GridEngine(parallel_environment="grid", queue="batch")
-CLOCK = "1000 2026-11-30T12:00:00"
+CLOCK = "1000 2026-11-30T12:00:00 2026-11-30T11:00:00"
 """Time of the cell at which bookings are listed."""
 UNBOOKED = f"{CLOCK}\n<none/>"
 

@@ -88,6 +88,7 @@ class Job:
     left: str = "1:00"
     priority: int = 1
     nodes: str = ""
+    reservation: str = "(null)"
 
 
 class Listener(Shell):
@@ -142,6 +143,8 @@ class Cluster(Listener):
         self.refused_change = ""  # of a job
         self.is_stubborn = False  # takes changes of jobs, and makes none
         self.cpus = "0/16/0/16"
+        self.reservations = ""
+        self.before_figures: Callable[[], None] = lambda: None
 
     def job(self, name: str) -> Job:
         """The one under this name."""
@@ -186,8 +189,11 @@ class Cluster(Listener):
             case ("sinfo", *_) if not self.has_figures:
                 return Answer(status=1, out="", err="slurm_load_node error: Socket timed out")
             case ("sinfo", *_):
+                self.before_figures()
                 node = ("n1", "batch*", "up", self.cpus, "idle", "1", "0", "", "", "", "")
                 return Answer(status=0, out=row(NODE_COLUMNS, *node), err="")
+            case ("/bin/sh", *_) | (*_, "reservation"):
+                return Answer(status=0, out=self.reservations, err="")
             case _:
                 return Answer(status=0, out="", err="")
 
@@ -218,6 +224,7 @@ class Cluster(Listener):
                 priority=str(job.priority),
                 nodes=job.nodes,
                 reason=job.reason,
+                reservation=job.reservation,
                 comment=job.comment,
             )
             for number, job in self.jobs.items()

@@ -239,6 +239,27 @@ def test_commands_of_bookings_have_the_wishes_of_the_claim() -> None:
     assert OAR().submit(asked, name=NAME, script="#!/bin/sh\n").argv[6] == "1000000001"
 
 
+@pytest.mark.parametrize(
+    ("flags", "cpus", "begins", "is_taken"),
+    [("MAINT", 8, 150, True), ("MAINT", 4, 150, False), ("OVERLAP", 8, 200, False)],
+    ids=["whole", "part", "after it"],
+)
+def test_a_booking_at_machines_that_are_reserved_for_others_later_is_in_trouble(
+    flags: str, cpus: int, begins: int, *, is_taken: bool
+) -> None:
+    """Slurm books over it, and starts nothing in it. One of others may serve short jobs."""
+    rows = [
+        f"ReservationName={name} StartTime=100 EndTime=200 Nodes=a1 Flags= TRES=cpu=8"
+        for name in (NAME, "course")
+    ]
+    late = f"ReservationName=late StartTime={begins} EndTime=300 Nodes=a1 Flags={flags}"
+    text = "\n".join([*rows, f"{late} TRES=cpu={cpus} State=INACTIVE", "HAS a1 8"])
+    booking, *others = Slurm().read_reservations(said(text))
+    assert booking.trouble == ("reservation late has its machines, too" if is_taken else "")
+    assert (booking.cause is EndCause.CANCELLED_BY_SITE) is is_taken, "no fault of the site"
+    assert [one.trouble for one in others] == ["", ""]
+
+
 def test_answers_about_bookings_are_read() -> None:
     grid = booker(GRID, LISTED, said())
     assert grid is not None
@@ -291,8 +312,9 @@ async def test_a_booking_that_was_refused_while_they_were_listed_is_in_the_way_o
         await manager.submit(booked)
         cluster.refuses_late = True
         for number in (2, 3):
+            claim = replace(booked, claim=f"j1/1/0/{number}", processors=number)
             with pytest.raises(RequestRefusedError):
-                await manager.submit(replace(booked, claim=f"j1/1/0/{number}"))
+                await manager.submit(claim)
 
 
 async def test_a_claim_that_cannot_be_ended_lets_others_ask_for_another_instant_after_a_minute(

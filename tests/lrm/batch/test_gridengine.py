@@ -201,14 +201,15 @@ def test_slots_that_are_disabled_or_in_error_do_not_count(
 @pytest.mark.parametrize(
     ("name", "begin", "begins_at", "left"),
     [
-        ("lecture", "12:10:00", 1600.0, 12),
-        ("lecture", "11:59:00", 940.0, 9),  # ann has three slots in it
-        ("koala-ab-j1.1.0.1", "11:59:00", 940.0, 12),  # and no job of this name
+        ("lecture", "11:10:00", 1600.0, 12),
+        ("lecture", "10:59:00", 940.0, 9),  # ann has three slots in it
+        ("koala-ab-j1.1.0.1", "10:59:00", 940.0, 12),  # and no job of this name
     ],
 )
 def test_what_is_booked_is_idle_and_told_as_far_as_no_job_uses_it(
     name: str, begin: str, begins_at: float, left: int
 ) -> None:
+    """Its times are in UTC, those of jobs on the clock of the cell."""
     rows = "".join(
         f"<job_list state='running'><JB_owner>{who}</JB_owner><slots>3</slots><JB_name>x</JB_name>"
         f"<JAT_start_time>2026-11-30T{at}</JAT_start_time>"
@@ -217,7 +218,7 @@ def test_what_is_booked_is_idle_and_told_as_far_as_no_job_uses_it(
     )
     booking = (
         f"<q><ar_summary><id>7</id><name>{name}</name><owner>ann</owner><state>r</state>"
-        f"<start_time>2026-11-30T{begin}</start_time><end_time>2026-11-30T12:20:00</end_time>"
+        f"<start_time>2026-11-30T{begin}</start_time><end_time>2026-11-30T11:20:00</end_time>"
         "<granted_slots_list><granted_slots queue_instance='batch@node' slots='12'/>"
         "<granted_slots queue_instance='long@node' slots='2'/></granted_slots_list>"
         "</ar_summary></q>"

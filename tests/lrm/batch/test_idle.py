@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from koala.common.protocol.messages import Hole, Taken
+from koala.common.protocol.messages import Hole, Resources, Taken
 from koala.common.protocol.names import ClaimId
 from koala_agent.conformance.witness import Witness
 from koala_agent.lrm.batch.batch_manager import BatchManager
@@ -129,8 +130,13 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
         ("ReservationName=x Nodes=n1 TRES=cpu=8 State=ACTIVE", 0, (("x", 6),)),
         (
             "ReservationName=x Nodes=n1 TRES=cpu=4 State=ACTIVE\n"
+            "ReservationName=y Nodes=n1 Flags=OVERLAP TRES=cpu=4 State=ACTIVE",
+            *(0, (("x", 3), ("y", 4))),
+        ),
+        (
+            "ReservationName=x Nodes=n1 TRES=cpu=4 State=ACTIVE\n"
             "ReservationName=y Nodes=n1 Flags=OVERLAP TRES=cpu=8 State=ACTIVE",
-            *(0, (("x", 3), ("y", 6))),
+            *(0, (("x", 0), ("y", 6))),
         ),
         ("ReservationName=x Nodes=n1 TRES=cpu=8 StartTime=2000 State=INACTIVE", 0, (("x", 0),)),
         (
@@ -140,7 +146,7 @@ def test_the_reason_why_no_more_is_idle(cpus: str, state: str, why: str) -> None
         ("ReservationName=koala-a-j1.1.0.1 Nodes=n1 TRES=cpu=4 State=ACTIVE", 2, ()),
         ("No reservations in the system", 0, ()),
     ],
-    ids=["part", "whole", "overlap", "later", "open", "booked", "hidden"],
+    ids=["part", "whole", "overlap", "taken", "later", "open", "booked", "hidden"],
 )
 def test_what_is_reserved_of_a_node_is_idle_for_claims_in_it_and_the_rest_for_others(
     told: str, startable: int, rooms: tuple[tuple[str, int], ...]
@@ -152,6 +158,8 @@ def test_what_is_reserved_of_a_node_is_idle_for_claims_in_it_and_the_rest_for_ot
     found = idle_of(Slurm().read_figures(answers), [], allowed=8, now=1000.0)
     assert (found.processors, found.startable, found.reservations) == (8, startable, rooms)
     assert ("booked for later" if "INACTIVE" in told else "reserved") in found.why
+    is_taken = {("x", 0), ("y", 6)} == set(rooms)
+    assert ("x: reservation y has its machines, too" in found.why) is is_taken
 
 
 def test_reservations_that_other_accounts_alone_may_see_are_unknown() -> None:
@@ -219,6 +227,29 @@ async def test_processors_of_a_claim_that_is_over_are_no_others(
         await cluster.polls(10)
         told = await manager.idle()
         assert (told.local_processors, told.idle) == (2, 10)
+
+
+async def test_a_claim_that_leaves_its_reservation_during_a_look_is_idle_there_alone(
+    serve: Serve, cluster: Cluster, placeholder: Placeholder
+) -> None:
+    """The listing still has it, the nodes have not."""
+    cluster.reservations = "ReservationName=course Nodes=n1 TRES=cpu=8 State=ACTIVE\n"
+    cluster.cpus = "12/4/0/16"
+    async with serve() as (manager, witness):
+        await manager.submit(replace(placeholder, resources=Resources(reservation="course")))
+        job = cluster.job("1")
+        job.state, job.cpus, job.reservation = "RUNNING", "4", "course"
+        await witness.until(Idle, lambda told: told.reservations == (("course", 4),))
+        witness.reports.clear()
+
+        def leave() -> None:
+            manager.note_left(CLAIM, is_gone=True)
+            cluster.cpus = "8/8/0/16"
+
+        cluster.before_figures = leave
+        await cluster.polls(8)
+        told = [one for one in witness.reports if isinstance(one, Idle)]
+        assert {(one.startable, one.reservations) for one in told} == {(0, (("course", 8),))}
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_listing_of_slurm() -> None:
         (EndCause.EXITED, 0),
         (EndCause.EXITED, 7),
         (EndCause.EXITED, -11),
-        (EndCause.CANCELLED_BEGUN, None),
+        (EndCause.CANCELLED_BY_SITE, None),
     ]
 
 

@@ -285,6 +285,15 @@ def test_every_state_of_slurm_has_its_meaning(
     assert found == expected
 
 
+def test_a_cancelled_job_tells_by_its_status_whether_its_script_ran() -> None:
+    """A prolog that fails looks like a cancel otherwise, and leaves no status."""
+    causes = []
+    for code, nodes in (("0", "alpha1"), ("15", "alpha1"), ("0:15", "alpha1"), ("0", "")):
+        line = listed("7", "CANCELLED", "koala-ab-j1.1.0.1", code=code, nodes=nodes)
+        causes += [job.cause for job in SLURM.read_jobs(said(line))]
+    assert causes == [EndCause.CANCELLED_BEGUN, *[EndCause.CANCELLED_BY_SITE] * 3]
+
+
 def test_the_end_of_a_reservation_is_no_fault_of_the_site_to_jobs_that_run_or_wait_in_it() -> None:
     """A job that runs looks as one that could not be launched."""
     ends = []

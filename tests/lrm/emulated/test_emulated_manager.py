@@ -25,12 +25,12 @@ from koala_agent.lrm.local_manager import (
     Queued,
     Running,
 )
+from tests.agent.watching import Ear
 from tests.lrm.harness import (
     CROWD,
     ESCAPE,
     RELAY,
     Ask,
-    Pipe,
     Serve,
     find_by_claim,
     python,
@@ -75,12 +75,12 @@ async def test_what_could_never_run_is_refused(
 
 
 async def test_withdrawing_ends_the_whole_tree_with_a_daemon_that_escaped(
-    serve: Serve, ask: Ask, pipe: Pipe
+    serve: Serve, ask: Ask, ear: Ear
 ) -> None:
     """It left its session and its parent and ignores TERM; its environment tells whose it is."""
     async with serve() as (manager, witness):
-        await manager.submit(ask("a", *python(ESCAPE, pipe.path, "lasting")))
-        daemon = int(await pipe.line())
+        await manager.submit(ask("a", *python(ESCAPE, ear.path, "lasting")))
+        daemon = int(await ear.line())
         assert identify(daemon) is not None
         await manager.withdraw("a")
         assert (await manager.idle()).idle == 7
@@ -91,35 +91,35 @@ async def test_withdrawing_ends_the_whole_tree_with_a_daemon_that_escaped(
 
 
 async def test_a_job_that_exits_has_not_ended_while_its_daemon_lives(
-    serve: Serve, ask: Ask, pipe: Pipe
+    serve: Serve, ask: Ask, ear: Ear
 ) -> None:
     async with serve() as (manager, witness):
-        await manager.submit(ask("a", *python(ESCAPE, pipe.path, "brief")))
-        daemon = int(await pipe.line())
+        await manager.submit(ask("a", *python(ESCAPE, ear.path, "brief")))
+        daemon = int(await ear.line())
         end = await witness.ended("a")
         assert identify(daemon) is None
         assert (end.cause, end.exit_status) == (EndCause.EXITED, 0)
 
 
 async def test_a_job_that_flees_from_process_to_process_is_caught(
-    serve: Serve, ask: Ask, pipe: Pipe
+    serve: Serve, ask: Ask, ear: Ear
 ) -> None:
     """None of its processes lives long enough to be looked at and then signalled."""
     async with serve() as (manager, witness):
         claim = f"relay-{os.getpid()}"  # no other test run's
-        await manager.submit(ask(claim, *python(RELAY, pipe.path)))
-        assert await pipe.line() == "up"
+        await manager.submit(ask(claim, *python(RELAY, ear.path)))
+        assert await ear.line() == "up"
         await witness.ended(claim)
         assert [seen for seen in scan().seen if seen.claim == claim] == []
 
 
 async def test_closing_leaves_jobs_running_unless_told_to_kill(
-    serve: Serve, ask: Ask, pipe: Pipe
+    serve: Serve, ask: Ask, ear: Ear
 ) -> None:
-    program = ("sh", "-c", f"echo $$ > {pipe.path}; exec sleep 1000")
+    program = ("sh", "-c", f"echo $$ > {ear.path}; exec sleep 1000")
     async with serve(kill=False) as (manager, witness):
         await manager.submit(ask("a", *program))
-        pid = int(await pipe.line())
+        pid = int(await ear.line())
         await witness.running("a")
     assert identify(pid) is not None
     async with serve(kill=True) as (manager, witness):
@@ -239,16 +239,16 @@ def wanting(placeholder: Placeholder, gpus: int) -> Placeholder:
     return replace(placeholder, resources=Resources(gpus=gpus))
 
 
-async def test_each_claim_sees_gpus_of_its_own(serve: Serve, ask: Ask, pipe: Pipe) -> None:
-    show = f"echo $KOALA_CLAIM $CUDA_VISIBLE_DEVICES. > {pipe.path}"
+async def test_each_claim_sees_gpus_of_its_own(serve: Serve, ask: Ask, ear: Ear) -> None:
+    show = f"echo $KOALA_CLAIM $CUDA_VISIBLE_DEVICES. > {ear.path}"
     async with serve(gpus=3) as (manager, witness):
         await manager.submit(wanting(ask("a", "sh", "-c", f"{show}; sleep 1000"), 2))
-        assert await pipe.line() == "a 0,1."
+        assert await ear.line() == "a 0,1."
         await manager.submit(wanting(ask("b", "sh", "-c", f"{show}; sleep 1000"), 1))
-        assert await pipe.line() == "b 2."
+        assert await ear.line() == "b 2."
         await manager.submit(wanting(ask("c", "sh", "-c", show), 2))
         await manager.submit(ask("d", "sh", "-c", show))
-        assert await pipe.line() == "d ."
+        assert await ear.line() == "d ."
         await witness.ended("d")
         assert (await manager.idle()).idle_gpus == 0
         assert (await manager.listing())[2] == Queued(claim="c")
@@ -256,13 +256,13 @@ async def test_each_claim_sees_gpus_of_its_own(serve: Serve, ask: Ask, pipe: Pip
         await witness.ended("b")
         assert (await manager.listing())[2] == Queued(claim="c")
         await manager.withdraw("a")
-        assert await pipe.line() == "c 0,1."
+        assert await ear.line() == "c 0,1."
         await witness.ended("c")
         assert (await manager.idle()).idle_gpus == 3
 
 
 async def test_gpus_stay_with_their_claims_when_the_agent_is_restarted(
-    serve: Serve, ask: Ask, pipe: Pipe
+    serve: Serve, ask: Ask, ear: Ear
 ) -> None:
     async with serve(kill=False, gpus=3) as (manager, witness):
         await manager.submit(wanting(ask("a"), 2))
@@ -272,15 +272,15 @@ async def test_gpus_stay_with_their_claims_when_the_agent_is_restarted(
         assert (await manager.listing())[1] == Queued(claim="b")
         await manager.withdraw("b")
         assert (await manager.idle()).idle_gpus == 1
-        show = f"echo $CUDA_VISIBLE_DEVICES > {pipe.path}"
+        show = f"echo $CUDA_VISIBLE_DEVICES > {ear.path}"
         await manager.submit(wanting(ask("c", "sh", "-c", show), 1))
-        assert await pipe.line() == "2"
+        assert await ear.line() == "2"
         await witness.ended("c")
 
 
-async def test_a_job_is_ended_at_its_time_limit(serve: Serve, ask: Ask, pipe: Pipe) -> None:
+async def test_a_job_is_ended_at_its_time_limit(serve: Serve, ask: Ask, ear: Ear) -> None:
     async with serve() as (manager, witness):
-        await manager.submit(ask("a", *python(ESCAPE, pipe.path, "lasting"), time_limit_s=2.0))
+        await manager.submit(ask("a", *python(ESCAPE, ear.path, "lasting"), time_limit_s=2.0))
         end = await witness.ended("a")
         assert (end.cause, end.reason) == (EndCause.TIME_LIMIT, "time limit of 2 s")
-        assert identify(int(await pipe.line())) is None
+        assert identify(int(await ear.line())) is None

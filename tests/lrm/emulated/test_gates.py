@@ -10,7 +10,8 @@ from koala.common.protocol.messages import Resources
 from koala.queue_model import Discipline
 from koala_agent.lrm.emulated.emulated_manager import EmulatedLocalManager
 from koala_agent.lrm.local_manager import Ended, Placeholder, Queued, Running
-from tests.lrm.harness import Ask, Pipe, Serve
+from tests.agent.watching import Ear
+from tests.lrm.harness import Ask, Serve
 
 pytestmark = pytest.mark.live
 
@@ -88,12 +89,12 @@ async def test_waits_follow_from_the_limits_of_all_jobs(serve: Serve, ask: Ask) 
 
 
 async def test_a_gated_claim_has_no_gpus_and_keeps_its_place_for_them(
-    serve: Serve, ask: Ask, pipe: Pipe
+    serve: Serve, ask: Ask, ear: Ear
 ) -> None:
     wish = Resources(gpus=2)
 
     def wanting(claim: str) -> Placeholder:
-        show = f"echo $KOALA_CLAIM $CUDA_VISIBLE_DEVICES > {pipe.path}"
+        show = f"echo $KOALA_CLAIM $CUDA_VISIBLE_DEVICES > {ear.path}"
         return replace(ask(claim, "sh", "-c", f"{show}; sleep 1000", processors=8), resources=wish)
 
     async with serve(gpus=3) as (manager, _):
@@ -104,11 +105,11 @@ async def test_a_gated_claim_has_no_gpus_and_keeps_its_place_for_them(
         assert (await waits(manager))["second"] is None, "it waits for GPUs, too"
         await manager.set_gate("early", is_gated=True)
         await manager.withdraw("a")
-        assert await pipe.line() == "second 0,1"
+        assert await ear.line() == "second 0,1"
         assert (await manager.idle()).idle_gpus == 1
         await manager.set_gate("early", is_gated=False)
         assert (await manager.idle()).idle_gpus == 0
         await manager.submit(ask("third", processors=8))
         await manager.withdraw("second")
-        assert await pipe.line() == "early 0,1"
+        assert await ear.line() == "early 0,1"
         assert [type(entry) for entry in await manager.listing()] == [Ended, Running, Ended, Queued]

@@ -20,7 +20,8 @@ from koala_agent.environments import CLAIM_VARIABLE
 from koala_agent.lrm.claim_processes import SCOPE_VARIABLE, identify, scan
 from koala_agent.lrm.job_table import JobRow, JobTable, Leaving, Starting, Waiting
 from koala_agent.lrm.local_manager import EndCause, Ended, Placeholder, Queued, Running
-from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Pipe, Serve, python
+from tests.agent.watching import Ear
+from tests.lrm.harness import ESCAPE, LIMIT_S, Ask, Serve, python
 
 pytestmark = pytest.mark.live
 
@@ -99,15 +100,15 @@ def launch(tmp_path: Path) -> Launch:
 
 
 async def test_what_runs_is_adopted_and_what_waits_keeps_its_place(
-    serve: Serve, ask: Ask, pipe: Pipe, launch: Launch
+    serve: Serve, ask: Ask, ear: Ear, launch: Launch
 ) -> None:
     async with launch() as agent:
-        await agent.submit(ask("a", "sh", "-c", f"echo $$ > {pipe.path}; exec sleep 1000"))
+        await agent.submit(ask("a", "sh", "-c", f"echo $$ > {ear.path}; exec sleep 1000"))
         await agent.submit(replace(ask("first", processors=8), is_gated=True))
         await agent.submit(ask("second", processors=8))
         await agent.submit(ask("third", processors=8))
         await agent.until("Running a")
-        pid = int(await pipe.line())
+        pid = int(await ear.line())
         await agent.kill()
     assert identify(pid) is not None
     async with serve() as (manager, witness):
@@ -131,12 +132,12 @@ async def test_what_runs_is_adopted_and_what_waits_keeps_its_place(
 
 
 async def test_a_job_that_ended_while_no_agent_ran_is_told_and_its_daemon_reaped(
-    serve: Serve, ask: Ask, pipe: Pipe, launch: Launch
+    serve: Serve, ask: Ask, ear: Ear, launch: Launch
 ) -> None:
     claim = f"a-{os.getpid()}"  # no other test run's
     async with launch() as agent:
-        await agent.submit(ask(claim, *python(ESCAPE, pipe.path, "lasting")))
-        daemon = int(await pipe.line())
+        await agent.submit(ask(claim, *python(ESCAPE, ear.path, "lasting")))
+        daemon = int(await ear.line())
         await agent.until(f"Running {claim}")
         (leader,) = leaders(claim)
         await agent.kill()

@@ -40,8 +40,7 @@ from koala.core.pipeline import (
 from koala.daemon.files import transfer_tokens
 from koala.daemon.loop import action_dispatcher, group_commit
 from koala.policies import slots
-from tests.swarm import oracle
-from tests.swarm.planted.mutating import Patches, mutant, replaced
+from tests.swarm.planted.mutating import Patches, mutant, replaced, unchecked
 
 
 @mutant
@@ -71,14 +70,8 @@ def paths_count_as_open() -> Patches:
     def is_open(state: Any, starting: Starting, now: float) -> Any:
         return real(state, starting, now) or state.jobs[starting.attempt.job].phase
 
-    def check(state: Any, now: float) -> None:
-        """Disable the core's own invariants."""
-
     real = start_barrier.with_open_paths
-    with (
-        replaced((start_barrier, "with_open_paths"), by=is_open),
-        replaced((oracle, "check"), by=check),
-    ):
+    with replaced((start_barrier, "with_open_paths"), by=is_open), unchecked():
         yield
 
 
@@ -131,12 +124,9 @@ def no_fence() -> Patches:
         stopping.attempt.may_run = False
         real(state, stopping, now)
 
-    def check(state: Any, now: float) -> None:
-        """Disable the core's own invariants: the oracle is under test here."""
-
     with (
         replaced((requeueing, "requeue_if_fenced"), (claim_end, "requeue_if_fenced"), by=requeue),
-        replaced((oracle, "check"), by=check),
+        unchecked(),
     ):
         yield
 
@@ -229,13 +219,7 @@ def requeued_to_nowhere() -> Patches:
     def enter_queue(state: Any, job: Job, text: str, now: float) -> None:
         state.enter(job, Placing(queued_at=now), text, now)
 
-    def check(state: Any, now: float) -> None:
-        """Disable the core's own invariants: the oracle is under test here."""
-
-    with (
-        replaced((requeueing, "enter_queue"), by=enter_queue),
-        replaced((oracle, "check"), by=check),
-    ):
+    with replaced((requeueing, "enter_queue"), by=enter_queue), unchecked():
         yield
 
 
@@ -352,14 +336,11 @@ def release_before_the_last_check_in() -> Patches:
             claim.phase = Armed(grant=claim.grant)
         real_release(state, phase, *rest)
 
-    def check(state: Any, now: float) -> None:
-        """Disable the core's own invariants."""
-
     with (
         replaced((facts, "is_held"), by=lambda state, member: member.claim in state.ledger),
         replaced((start_barrier, "arm"), by=arm),
         replaced((start_barrier, "release"), by=release),
-        replaced((oracle, "check"), by=check),
+        unchecked(),
     ):
         yield
 

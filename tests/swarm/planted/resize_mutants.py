@@ -8,9 +8,7 @@ from typing import Any
 from koala.core.model.job import Job
 from koala.core.pipeline import claim_end, requeueing, start_barrier, wanted
 from koala.core.pipeline.resizing import growth, managers
-from tests.swarm import oracle
-from tests.swarm.planted.mutating import Patches, mutant, replaced
-from tests.swarm.planted.split_mutants import _unchecked
+from tests.swarm.planted.mutating import Patches, mutant, replaced, unchecked
 
 
 @mutant
@@ -30,7 +28,7 @@ def who_joins_passes_alone() -> Patches:
     with (
         replaced((growth, "note_armed"), by=note_armed),
         replaced((growth, "release_claims"), by=release_claims),
-        replaced((oracle, "check"), by=_unchecked),
+        unchecked(),
     ):
         yield
 

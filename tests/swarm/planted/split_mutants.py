@@ -10,12 +10,7 @@ from koala.core.model.grid import Assignment
 from koala.core.model.job import Job
 from koala.core.pipeline import claiming, placement_requests
 from koala.policies.placement import cluster_minimization
-from tests.swarm import oracle
-from tests.swarm.planted.mutating import Patches, mutant, replaced
-
-
-def _unchecked(_state: Any, _now: float) -> None:
-    """Disable the core's own invariants: the oracle is under test here."""
+from tests.swarm.planted.mutating import Patches, mutant, replaced, unchecked
 
 
 @mutant
@@ -26,10 +21,7 @@ def a_rest_is_smaller_than_its_bound() -> Patches:
     def shares_of(split: Any, rooms: Any) -> Any:
         return real(replace(split, part_min=1), rooms)
 
-    with (
-        replaced((cluster_minimization, "shares_of"), by=shares_of),
-        replaced((oracle, "check"), by=_unchecked),
-    ):
+    with replaced((cluster_minimization, "shares_of"), by=shares_of), unchecked():
         yield
 
 
@@ -41,10 +33,7 @@ def a_split_that_needs_less() -> Patches:
     def shares_of(split: Any, rooms: Any) -> Any:
         return real(replace(split, least=split.part_min), rooms)
 
-    with (
-        replaced((cluster_minimization, "shares_of"), by=shares_of),
-        replaced((oracle, "check"), by=_unchecked),
-    ):
+    with replaced((cluster_minimization, "shares_of"), by=shares_of), unchecked():
         yield
 
 
@@ -57,10 +46,7 @@ def the_first_split_is_kept() -> Patches:
         if job.attempts == 0:
             real(job, spec)
 
-    with (
-        replaced((Job, "respecify"), by=respecify),
-        replaced((oracle, "check"), by=_unchecked),
-    ):
+    with replaced((Job, "respecify"), by=respecify), unchecked():
         yield
 
 
@@ -86,4 +72,11 @@ def a_rest_without_the_bound_of_components() -> Patches:
         return real(state, job, replace(request, split=split), view)
 
     with replaced((claiming, "ask_placement"), by=ask):
+        yield
+
+
+@mutant
+def an_unanswered_share_that_stays() -> Patches:
+    """A share that is split anew after its grace time is not stopped at its first site."""
+    with replaced((claiming, "stop_member"), by=lambda _state, _member: None):
         yield

@@ -359,7 +359,7 @@ class Starter(Process):
     def _port_use(self) -> list[Event]:
         """Tell what went through the grid, for each port of another claim that is reached so."""
         others = [one for one in self.ports if one["claim"] != self.claim and one["is_forwarded"]]
-        rows = tuple((one["name"], one["claim"], 1, 100, 1.0, 0.01) for one in others)
+        rows = tuple((one["name"], one["claim"], 1, 100, 1.0, 0.01, 0, "") for one in others)
         return [PortsMoved(ports=rows)] if rows else []
 
     # --- its progress ---

@@ -122,7 +122,7 @@ class BatchManager(ManagerPart):
         self._listings = Listings(shared, self._figures)
         self._cancellations = Cancellations(shared)
         self._probe = RepeatedProbe(shared, self._gatekeeper)
-        self._pauses = SubmissionPauses(clock)
+        self._pauses = SubmissionPauses(clock, calendar)
         self._tested: dict[Placeholder, float] = {}  # until when a good request counts
         self._happened_at = -math.inf  # the last event that a listing may tell more about
         self._reported_idle: Idle | None = None

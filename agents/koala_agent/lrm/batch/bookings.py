@@ -252,7 +252,7 @@ class Bookings(ManagerPart):
         since = self._troubled.setdefault(own.number, self._clock())
         if self._clock() - since >= TROUBLE_S or self._calendar() >= row.begins_at:
             words = f"its booking {own.number} cannot be kept: {own.trouble}"
-            self._end(tracked, EndCause.LOST, words)
+            self._end(tracked, own.cause, words)
 
     def _end_late(self) -> None:
         now = self._calendar()

@@ -394,6 +394,7 @@ def _bookings(jobs: dict[str, dict[str, Any]]) -> Iterable[Booking]:
                 number=number,
                 name=str(job.get("name") or ""),
                 processors=processors,
+                size=processors,
                 begins_at=begins_at,
                 ends_at=begins_at + limit_s,
             )

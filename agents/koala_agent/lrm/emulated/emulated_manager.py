@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 from koala.common.protocol.messages import Resources
 from koala.common.protocol.queue_limits import NO_LIMITS, Times
-from koala.common.runtime.clock import boot_id, unix_now
+from koala.common.runtime.clock import boot_id
 from koala.errors import LocalManagerError
 from koala.queue_model import LocalQueue, local_queue
 from koala_agent.lrm.emulated.emulated_jobs import Job, JobList
@@ -45,8 +45,7 @@ from koala_agent.lrm.local_manager import EndCause, Idle, Listed, OnReport, Plac
 class EmulatedLocalManager:
     """`LocalManager` over processes of this machine.
 
-    `clock` gives seconds since boot that count suspended time (CLOCK_BOOTTIME), `calendar` those
-    since the epoch.
+    `clock` gives seconds since boot that count suspended time (CLOCK_BOOTTIME).
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class EmulatedLocalManager:
         *,
         on_report: OnReport,
         clock: Callable[[], float],
-        calendar: Callable[[], float] = unix_now,
     ) -> None:
         self._settings = settings
         self._report = on_report
@@ -67,7 +65,7 @@ class EmulatedLocalManager:
         self._jobs = JobList()
         self._turns = EventTurns(self._store_changes)
         self._post = self._turns.post
-        self._places = QueuePlaces(settings, self._queue, clock=clock, calendar=calendar)
+        self._places = QueuePlaces(settings, self._queue, clock=clock)
         self._local = LocalLoad(self._queue, clock=clock, post=self._post, advance=self._advance)
         self._figures = IdleFigures(
             settings.processors,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from koala.common.runtime.clock import unix_now
 from koala.errors import LocalManagerError
 from koala.queue_model import LocalQueue
 from koala_agent.lrm.emulated.emulated_jobs import Job
@@ -22,18 +23,12 @@ class QueuePlaces:
     """Places of claims in a queue. A job that waits for GPUs is gated in it."""
 
     def __init__(
-        self,
-        settings: EmulatedSettings,
-        queue: LocalQueue[Key],
-        *,
-        clock: Callable[[], float],
-        calendar: Callable[[], float],
+        self, settings: EmulatedSettings, queue: LocalQueue[Key], *, clock: Callable[[], float]
     ) -> None:
         self.queue = queue
         self.gpus = GpuPool(settings.gpus)
         self._settings = settings
         self._clock = clock
-        self._calendar = calendar
 
     def require_possible(self, placeholder: Placeholder) -> None:
         """Refuse a job that could never start. Raises RequestRefusedError."""
@@ -58,7 +53,7 @@ class QueuePlaces:
             raise RequestRefusedError("this site books no processors (site.booking_ahead_s = 0)")
         if asked.resources.gpus:
             raise RequestRefusedError("this site books no GPUs (expected a booking without them)")
-        in_s = asked.begins_at - self._calendar()
+        in_s = asked.begins_at - unix_now()
         if in_s < 0:
             raise RequestRefusedError(f"a booking that was to begin {-in_s:.0f} s ago")
         if not self._has_booked(job, in_s):
@@ -67,7 +62,7 @@ class QueuePlaces:
 
     def rebook(self, job: Job) -> bool:
         """Restore a booking. One that should have begun meanwhile begins now, if it finds room."""
-        return self._has_booked(job, max(0.0, job.placeholder.begins_at - self._calendar()))
+        return self._has_booked(job, max(0.0, job.placeholder.begins_at - unix_now()))
 
     def _has_booked(self, job: Job, in_s: float) -> bool:
         asked, now = job.placeholder, self._clock()

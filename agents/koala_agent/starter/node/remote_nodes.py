@@ -342,6 +342,9 @@ class RemoteNodes:
         elif kind == "rank":
             rank, status = to_count(message.get("rank")), to_count(message.get("status"))
             self._events.append(ev.RankEnded(rank=rank, status=status))
+        elif kind == "site":
+            reason = f"{str(message.get('reason'))[:40]} at {node.host}"
+            self._events.append(ev.SiteSignalled(reason=reason))
         elif kind == "trouble":
             self._events.append(ev.Unexecutable(reason=f"on {node.host}: {message.get('text')}"))
         elif kind == "opened":

@@ -6,8 +6,8 @@ starter's clock. The helper always knows an upper bound of that clock's lead (a 
 its ping was sent), so that it errs on the side that does not start, and that ends.
 
 It begins once and is never adopted again: without the connection to the starter it ends what it
-runs. It reports the ends of its processes, and those that are left; signals come over the
-connection.
+runs. It reports the ends of its processes, those that are left, and a signal of the site, which may
+go to this node alone; other signals come over the connection.
 """
 
 from __future__ import annotations
@@ -202,6 +202,7 @@ class NodeMachine:
             self._send("late")
             self._begin_end()
         elif isinstance(event, ev.SiteSignalled):
+            self._send("site", reason=event.reason)
             self._begin_end()
         elif isinstance(event, ev.ProcessesCounted):
             self._processes_counted(event)

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from koala_agent.starter.light import socket
 
-    Counts: TypeAlias = "tuple[tuple[str, str, int, int, float, float], ...]"
-    """Counters of each port: name, claim, connections, bytes, busy seconds, round trip."""
+    Counts: TypeAlias = "tuple[tuple[str, str, int, int, float, float, int, str], ...]"
+    """Counters of each port: name, claim, connections, bytes, busy seconds, round trip, refused
+    connections and the newest reason."""
 
 HEAD_BYTES = 4
 

@@ -14,7 +14,7 @@ import struct
 
 from koala_agent.starter.compat import log
 from koala_agent.starter.light import socket
-from koala_agent.starter.process_tree import family, started_at
+from koala_agent.starter.process_tree import family, offspring, started_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,17 +53,25 @@ class Owners:
 
     def _host_of(self, sockets: Iterable[tuple[str, int, int]]) -> str:
         """Return the host of a socket that a process of the claim has; empty if it has none. Known
-        processes come first, because to find all of them reads those of the machine."""
+        processes come first, then descendants: to find all of them reads those of the machine, and
+        a caller may be about to end."""
         try:
             hosts = {f"socket:[{inode}]": host for host, _port, inode in sockets}
         except OSError as error:
             log(f"ports: the kernel does not tell whose a socket is: {error.strerror}")
             return ""
         host = self._search(hosts)
-        if hosts and not host:
-            self._known = {pid: started_at(pid) for pid in family(self._starter, self._mark)}
-            host = self._search(hosts)
+        for find in (self._descendants, self._family):
+            if hosts and not host:
+                self._known = {pid: started_at(pid) for pid in find()}
+                host = self._search(hosts)
         return host
+
+    def _descendants(self) -> list[int]:
+        return [pid for pid in offspring(self._starter) if pid != os.getpid()]
+
+    def _family(self) -> list[int]:
+        return family(self._starter, self._mark)
 
     def _search(self, hosts: dict[str, str]) -> str:
         same = [pid for pid, start in self._known.items() if started_at(pid) == start]

@@ -53,6 +53,7 @@ CONNECTIONS_MAX = 256
 GREETING = b"\0\0\0\1+"
 """First block of the owner's end."""
 LINE_MAX_BYTES = 4096
+REASON_MAX = 200
 DIAL_S = 20.0
 """Time within which a new connection is tried again while the agent, the relay, or the program that
 is to listen is away."""
@@ -74,15 +75,21 @@ class Use:
     def __init__(self, port: Port, counts: Counts) -> None:
         self.port = port
         known = [row for row in counts if row[:2] == (port.name, port.claim)]
-        self.connections, self.size_bytes, self.busy_s, self.rtt_s = (
-            known[0][2:] if known else (0, 0, 0.0, 0.0)
+        self.connections, self.size_bytes, self.busy_s, self.rtt_s, self.refused, self.refusal = (
+            known[0][2:] if known else (0, 0, 0.0, 0.0, 0, "")
         )
         self.is_busy = False
+
+    def refuse(self, reason: str) -> None:
+        """Note a connection that is refused."""
+        self.refused += 1
+        self.refusal = reason[:REASON_MAX]
+        log(f"ports: {self.port.name}: refused: {reason}")
 
     def row(self) -> list[object]:
         """Return the counts as they are told."""
         counts = [self.connections, self.size_bytes, self.busy_s, self.rtt_s]
-        return [self.port.name, self.port.claim, *counts]
+        return [self.port.name, self.port.claim, *counts, self.refused, self.refusal]
 
 
 class PortTraffic:
@@ -161,9 +168,9 @@ class PortTraffic:
         except OSError:
             return
         if len(self.connections) >= CONNECTIONS_MAX:
-            log(f"ports: {use.port.name}: refused (expected at most {CONNECTIONS_MAX} connections)")
+            use.refuse(f"{CONNECTIONS_MAX} are carried on this machine (expected fewer)")
         elif not self.owners.is_of_claim(caller, own):
-            log(f"ports: {use.port.name}: refused a caller that is not of this claim")
+            use.refuse("the caller is not of this component, or hung up at once")
         else:
             Call(self, use, called).dial()
             return
@@ -502,7 +509,8 @@ class Call(CarriedConnection):
         if boot_now() + AGAIN_S < self._until:
             self._traffic.later(AGAIN_S, self._again)
             return
-        log(f"ports: {self.port.name}: {reason}")
+        assert self.use is not None
+        self.use.refuse(reason)
         self.close()
 
     def _again(self) -> None:
@@ -512,19 +520,18 @@ class Call(CarriedConnection):
     def joined(self) -> None:
         """Wait for the greeting of the owner's end."""
         assert self._agent is not None
-        greeted = self._greeted
-        self._traffic.watch.add(self._agent.fileno(), select.POLLIN, lambda _: self._move(greeted))
+        self._traffic.watch.add(self._agent.fileno(), select.POLLIN, self._greeted)
         self._move(lambda: self._begin(b""))
 
-    def _greeted(self) -> None:
+    def _greeted(self, _events: int) -> None:
         try:
             data = self._decrypted()
         except BlockingIOError:
             return
-        except OSError:  # nobody listens there
-            log(f"ports: {self.port.name}: the program of {self.port.claim} does not listen")
-            raise
-        self._begin(data)
+        except OSError:  # nothing was sent yet: it may be tried again
+            self._lost(f"nothing listens at {self.port.port}, or site.ports_max is reached there")
+            return
+        self._move(lambda: self._begin(data))
 
     def _begin(self, data: memoryview | bytes) -> None:
         """Carry once the other end has greeted. Raises OSError."""

@@ -39,13 +39,12 @@ class Ending:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivering:
-    """All processes ended at `ended_at`; logs and outputs are sent to the agent until `until`."""
+    """All processes ended; logs and outputs are sent to the agent until `until`."""
 
     kind: str
     reason: str
     used: ProcessesCounted
     until: float
-    ended_at: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,6 @@ class Over:
 
     until: float
     end: End
-    ended_at: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,8 @@ class StarterMachine:
         self.clock = ClockOffset(wall_offset_s)
         self._is_clock_shared = False
         self._settings = settings
-        self._now = self._began_at = now
+        self._now = now
+        self._began_at = now if settings.began_at is None else settings.began_at
         self._actions: list[Action] = []
         self._kill_s = settings.kill_s
         self._leases = StarterLeases(settings, now)
@@ -70,6 +71,7 @@ class StarterMachine:
         self._paths = PathProbing()
         self._kv_requests = KvRequests()
         self._statuses = ExitStatuses(settings, now)
+        self._counted_from = now
         self._pacing = Pacing(settings.progress_s)
         self._resized = 0  # the greatest number of a Resize
         self._is_pass_told = False
@@ -138,7 +140,7 @@ class StarterMachine:
             began_at=self.to_daemons(self._began_at),
             armed=arming.number if arming is not None and is_armed else None,
             passed_at=None if self.passed_at is None else self.to_daemons(self.passed_at),
-            end=self._end_of(self.phase) if isinstance(self.phase, Over) else None,
+            end=self._end_until_now(self.phase.end) if isinstance(self.phase, Over) else None,
         )
         return messages.to_message(hello)
 
@@ -318,7 +320,7 @@ class StarterMachine:
             self._begin_end("site", reason)
         elif isinstance(phase, Delivering):
             self._cut_short(phase, "site", f"{reason}, before its outputs were at the agent")
-        elif isinstance(phase, Ending) and self._now < self._statuses.final_at:
+        elif isinstance(phase, Ending) and self._counted_from < self._statuses.final_at:
             self._begin_end("site", reason, is_dismissed=phase.is_dismissed)
 
     def _opened(self, event: ev.Opened) -> None:
@@ -376,7 +378,7 @@ class StarterMachine:
             return
         statuses.note(event.index, event.status)
         if isinstance(phase, Ending):
-            self._emit(ev.CountProcesses())
+            self._count_processes()
         elif isinstance(phase, Running):
             statuses.defer_if_foreign(event.status, self._now)
             if event.status != 0 and self._settings.processes > 1:
@@ -404,7 +406,8 @@ class StarterMachine:
         # other machines say is to be heard before the next one.
         self.phase = phase = changed(phase, poll_at=self._now + POLL_S)
         if event.left == 0:
-            if self._now >= self._statuses.final_at:
+            # A slow count hides what came meanwhile: one is begun when the statuses are final.
+            if self._counted_from >= self._statuses.final_at:
                 self._deliver(phase, event)
         elif phase.kill_at is None:
             if not event.is_known:
@@ -430,9 +433,7 @@ class StarterMachine:
         """Start the delivery of logs and outputs, which precedes the report of the end."""
         is_whole = phase.kind in PROGRAM_ENDS
         until = self._now + (DELIVER_S if is_whole else DELIVER_LOGS_S)
-        done = Delivering(
-            kind=phase.kind, reason=phase.reason, used=used, until=until, ended_at=self._now
-        )
+        done = Delivering(kind=phase.kind, reason=phase.reason, used=used, until=until)
         self._actions += self._kv_requests.give_up()
         is_wanted = not phase.is_dismissed and phase.kind != "lease"
         if not self._settings.delivers or not is_wanted:
@@ -462,8 +463,7 @@ class StarterMachine:
             memory_bytes=phase.used.memory_bytes,
             forwarded_bytes=phase.used.forwarded_bytes,
         )
-        over = Over(until=self._now, end=end, ended_at=phase.ended_at)
-        self._emit(ev.WriteEnd(end=self._end_of(over)))
+        self._write_end(end)
         is_by_lease = phase.kind == "lease"
         if is_dismissed or (is_by_lease and not self._keepalive.is_connected):
             self._exit()  # the next agent reads it from disk
@@ -475,11 +475,17 @@ class StarterMachine:
             linger_s = max(
                 linger_s, min(self._leases.length_s(is_held=False), DELIVER_S)
             )  # the agent cannot read it here
-        self.phase = Over(until=self._now + linger_s, end=end, ended_at=phase.ended_at)
-        self._send(messages.to_message(messages.EndReported(end=self._end_of(over))))
+        self.phase = Over(until=self._now + linger_s, end=end)
+        self._send(messages.to_message(messages.EndReported(end=self._end_until_now(end))))
 
-    def _end_of(self, phase: Over) -> dict[str, object]:
-        return {**messages.to_json(phase.end), "ended_at": self.to_daemons(phase.ended_at)}
+    def _write_end(self, end: messages.End) -> None:
+        self._emit(
+            ev.WriteEnd(end=self._end_until_now(end), began_at=self.to_daemons(self._began_at))
+        )
+
+    def _end_until_now(self, end: messages.End) -> dict[str, object]:
+        """Return an end as it is told now: the batch job has its processors until then."""
+        return {**messages.to_json(end), "ended_at": self.to_daemons(self._now)}
 
     def _exit(self) -> None:
         self.phase = Exited()
@@ -512,6 +518,7 @@ class StarterMachine:
             if self._now >= min(phase.until, self.lease_until()):
                 self._cut_short(phase, "lease", "its outputs took too long to the agent")
         elif isinstance(phase, Over) and self._now >= phase.until:
+            self._write_end(phase.end)
             self._exit()
         if isinstance(self.phase, Ending) and self._now >= self.phase.poll_at:
             self._poll_again(self.phase)
@@ -535,6 +542,10 @@ class StarterMachine:
 
     def _poll_again(self, phase: Ending) -> None:
         self.phase = changed(phase, poll_at=self._now + POLL_S)
+        self._count_processes()
+
+    def _count_processes(self) -> None:
+        self._counted_from = self._now
         self._emit(ev.CountProcesses())
 
     def _lease_s(self) -> float:

@@ -7,37 +7,14 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from koala.common.wire.v1 import files_pb2 as _files_pb2
 import abc as _abc_1
-import grpc as _grpc
-import sys
-import typing as _typing
 
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
-
-_T = _typing.TypeVar("_T")
-
-class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
-class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
-    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class FilesStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> FilesAsyncStub: ...
-    Get: _grpc.UnaryStreamMultiCallable[_files_pb2.GetRequest, _files_pb2.Frame]
-    """At an agent with an open port, and at the relay in its place: the reader sees no difference."""
-
-@_typing.type_check_only
-class FilesAsyncStub(FilesStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Get: _aio.UnaryStreamMultiCallable[_files_pb2.GetRequest, _files_pb2.Frame]  # type: ignore[assignment]
+    Get: _aio.UnaryStreamMultiCallable[_files_pb2.GetRequest, _files_pb2.Frame]
     """At an agent with an open port, and at the relay in its place: the reader sees no difference."""
 
 class FilesServicer(metaclass=_abc_1.ABCMeta):
@@ -45,31 +22,17 @@ class FilesServicer(metaclass=_abc_1.ABCMeta):
     def Get(
         self,
         request: _files_pb2.GetRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_files_pb2.Frame], _abc.AsyncIterator[_files_pb2.Frame]]:
+        context: _aio.ServicerContext[_files_pb2.GetRequest, _abc.AsyncIterator[_files_pb2.Frame]],
+    ) -> _abc.AsyncIterator[_files_pb2.Frame]:
         """At an agent with an open port, and at the relay in its place: the reader sees no difference."""
 
-def add_FilesServicer_to_server(servicer: FilesServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_FilesServicer_to_server(servicer: FilesServicer, server: _aio.Server) -> None: ...
 
 class RelayStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> RelayAsyncStub: ...
-    Put: _grpc.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]
-    """An output or a log for the daemon's spool, or a transfer from a site without an open port to its reader."""
-    Carry: _grpc.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.Frame]
-    """One end of a connection to a port of a program, named CLAIM/NAME: its owner waits with the label `listen`, the others of the
-    attempt come with `dial`. All messages after this frame are bare bytes, no frames. The first one back is empty: both are
-    there. A later empty one ends its direction.
-    """
-
-@_typing.type_check_only
-class RelayAsyncStub(RelayStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Put: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]  # type: ignore[assignment]
+    Put: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]
     """An output or a log for the daemon's spool, or a transfer from a site without an open port to its reader."""
-    Carry: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.Frame]  # type: ignore[assignment]
+    Carry: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.Frame]
     """One end of a connection to a port of a program, named CLAIM/NAME: its owner waits with the label `listen`, the others of the
     attempt come with `dial`. All messages after this frame are bare bytes, no frames. The first one back is empty: both are
     there. A later empty one ends its direction.
@@ -79,20 +42,20 @@ class RelayServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Put(
         self,
-        request_iterator: _MaybeAsyncIterator[_files_pb2.Frame],
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_files_pb2.PutDown], _abc.AsyncIterator[_files_pb2.PutDown]]:
+        request_iterator: _abc.AsyncIterator[_files_pb2.Frame],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_files_pb2.Frame], _abc.AsyncIterator[_files_pb2.PutDown]],
+    ) -> _abc.AsyncIterator[_files_pb2.PutDown]:
         """An output or a log for the daemon's spool, or a transfer from a site without an open port to its reader."""
 
     @_abc_1.abstractmethod
     def Carry(
         self,
-        request_iterator: _MaybeAsyncIterator[_files_pb2.Frame],
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_files_pb2.Frame], _abc.AsyncIterator[_files_pb2.Frame]]:
+        request_iterator: _abc.AsyncIterator[_files_pb2.Frame],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_files_pb2.Frame], _abc.AsyncIterator[_files_pb2.Frame]],
+    ) -> _abc.AsyncIterator[_files_pb2.Frame]:
         """One end of a connection to a port of a program, named CLAIM/NAME: its owner waits with the label `listen`, the others of the
         attempt come with `dial`. All messages after this frame are bare bytes, no frames. The first one back is empty: both are
         there. A later empty one ends its direction.
         """
 
-def add_RelayServicer_to_server(servicer: RelayServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_RelayServicer_to_server(servicer: RelayServicer, server: _aio.Server) -> None: ...

@@ -9,61 +9,37 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from koala.common.wire.v1 import identity_pb2 as _identity_pb2
 import abc as _abc_1
-import grpc as _grpc
-import sys
-import typing as _typing
 
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
-
-_T = _typing.TypeVar("_T")
-
-class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
-class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
-    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EnrolmentStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> EnrolmentAsyncStub: ...
-    Where: _grpc.UnaryUnaryMultiCallable[_identity_pb2.WhereRequest, _identity_pb2.WhereReply]
-    Join: _grpc.UnaryUnaryMultiCallable[_identity_pb2.JoinRequest, _identity_pb2.Issued]
-    Renew: _grpc.UnaryUnaryMultiCallable[_identity_pb2.RenewRequest, _identity_pb2.Issued]
-
-@_typing.type_check_only
-class EnrolmentAsyncStub(EnrolmentStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Where: _aio.UnaryUnaryMultiCallable[_identity_pb2.WhereRequest, _identity_pb2.WhereReply]  # type: ignore[assignment]
-    Join: _aio.UnaryUnaryMultiCallable[_identity_pb2.JoinRequest, _identity_pb2.Issued]  # type: ignore[assignment]
-    Renew: _aio.UnaryUnaryMultiCallable[_identity_pb2.RenewRequest, _identity_pb2.Issued]  # type: ignore[assignment]
+    Where: _aio.UnaryUnaryMultiCallable[_identity_pb2.WhereRequest, _identity_pb2.WhereReply]
+    Join: _aio.UnaryUnaryMultiCallable[_identity_pb2.JoinRequest, _identity_pb2.Issued]
+    Renew: _aio.UnaryUnaryMultiCallable[_identity_pb2.RenewRequest, _identity_pb2.Issued]
 
 class EnrolmentServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Where(
         self,
         request: _identity_pb2.WhereRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_identity_pb2.WhereReply, _abc.Awaitable[_identity_pb2.WhereReply]]: ...
+        context: _aio.ServicerContext[_identity_pb2.WhereRequest, _abc.Awaitable[_identity_pb2.WhereReply]],
+    ) -> _abc.Awaitable[_identity_pb2.WhereReply]: ...
 
     @_abc_1.abstractmethod
     def Join(
         self,
         request: _identity_pb2.JoinRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_identity_pb2.Issued, _abc.Awaitable[_identity_pb2.Issued]]: ...
+        context: _aio.ServicerContext[_identity_pb2.JoinRequest, _abc.Awaitable[_identity_pb2.Issued]],
+    ) -> _abc.Awaitable[_identity_pb2.Issued]: ...
 
     @_abc_1.abstractmethod
     def Renew(
         self,
         request: _identity_pb2.RenewRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_identity_pb2.Issued, _abc.Awaitable[_identity_pb2.Issued]]: ...
+        context: _aio.ServicerContext[_identity_pb2.RenewRequest, _abc.Awaitable[_identity_pb2.Issued]],
+    ) -> _abc.Awaitable[_identity_pb2.Issued]: ...
 
-def add_EnrolmentServicer_to_server(servicer: EnrolmentServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_EnrolmentServicer_to_server(servicer: EnrolmentServicer, server: _aio.Server) -> None: ...

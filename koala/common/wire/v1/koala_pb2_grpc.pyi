@@ -10,361 +10,299 @@ from grpc import aio as _aio
 from koala.common.wire.v1 import files_pb2 as _files_pb2
 from koala.common.wire.v1 import koala_pb2 as _koala_pb2
 import abc as _abc_1
-import grpc as _grpc
-import sys
-import typing as _typing
 
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
-
-_T = _typing.TypeVar("_T")
-
-class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
-class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
-    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class KoalaStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> KoalaAsyncStub: ...
-    Hello: _grpc.UnaryUnaryMultiCallable[_koala_pb2.HelloRequest, _koala_pb2.HelloReply]
-    Submit: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SubmitRequest, _koala_pb2.SubmitReply]
-    Cancel: _grpc.UnaryUnaryMultiCallable[_koala_pb2.CancelRequest, _koala_pb2.CancelReply]
-    Resize: _grpc.UnaryUnaryMultiCallable[_koala_pb2.ResizeRequest, _koala_pb2.Document]
-    """a summary of the job"""
-    List: _grpc.UnaryUnaryMultiCallable[_koala_pb2.ListRequest, _koala_pb2.Document]
-    Show: _grpc.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
-    Why: _grpc.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
-    Timeline: _grpc.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
-    GridTimeline: _grpc.UnaryUnaryMultiCallable[_koala_pb2.GridTimelineRequest, _koala_pb2.Document]
-    Sites: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    ChangeSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]
-    ListFiles: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    Upload: _grpc.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]
-    """content for the spool; its name is its checksum"""
-    AddFile: _grpc.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]
-    RemoveFile: _grpc.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]
-    Metrics: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    Queues: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    Report: _grpc.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]
-    Watch: _grpc.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]
-    Logs: _grpc.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]
-    Outputs: _grpc.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]
-    RenewToken: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    """a new token for the caller's, which ends; all that an invitation is good for"""
-    Notifications: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NotificationsRequest, _koala_pb2.Document]
-    """the caller's own"""
-    ListGroups: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    """those of the caller; all for operators"""
-    AddSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]
-    """For operators: which sites may register."""
-    RevokeSite: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
-    ListEnrolments: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    AddUser: _grpc.UnaryUnaryMultiCallable[_koala_pb2.AddUserRequest, _koala_pb2.Document]
-    """For administrators: who may call, and who did what."""
-    RevokeUser: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
-    SetUser: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SetUserRequest, _koala_pb2.Document]
-    SetGroup: _grpc.UnaryUnaryMultiCallable[_koala_pb2.SetGroupRequest, _koala_pb2.Document]
-    RemoveGroup: _grpc.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
-    ListUsers: _grpc.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
-    Audit: _grpc.UnaryUnaryMultiCallable[_koala_pb2.AuditRequest, _koala_pb2.Document]
-
-@_typing.type_check_only
-class KoalaAsyncStub(KoalaStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Hello: _aio.UnaryUnaryMultiCallable[_koala_pb2.HelloRequest, _koala_pb2.HelloReply]  # type: ignore[assignment]
-    Submit: _aio.UnaryUnaryMultiCallable[_koala_pb2.SubmitRequest, _koala_pb2.SubmitReply]  # type: ignore[assignment]
-    Cancel: _aio.UnaryUnaryMultiCallable[_koala_pb2.CancelRequest, _koala_pb2.CancelReply]  # type: ignore[assignment]
-    Resize: _aio.UnaryUnaryMultiCallable[_koala_pb2.ResizeRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    Hello: _aio.UnaryUnaryMultiCallable[_koala_pb2.HelloRequest, _koala_pb2.HelloReply]
+    Submit: _aio.UnaryUnaryMultiCallable[_koala_pb2.SubmitRequest, _koala_pb2.SubmitReply]
+    Cancel: _aio.UnaryUnaryMultiCallable[_koala_pb2.CancelRequest, _koala_pb2.CancelReply]
+    Resize: _aio.UnaryUnaryMultiCallable[_koala_pb2.ResizeRequest, _koala_pb2.Document]
     """a summary of the job"""
-    List: _aio.UnaryUnaryMultiCallable[_koala_pb2.ListRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    Show: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    Why: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    Timeline: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    GridTimeline: _aio.UnaryUnaryMultiCallable[_koala_pb2.GridTimelineRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    Sites: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
-    ChangeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    ListFiles: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
-    Upload: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]  # type: ignore[assignment]
+    List: _aio.UnaryUnaryMultiCallable[_koala_pb2.ListRequest, _koala_pb2.Document]
+    Show: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
+    Why: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
+    Timeline: _aio.UnaryUnaryMultiCallable[_koala_pb2.JobRequest, _koala_pb2.Document]
+    GridTimeline: _aio.UnaryUnaryMultiCallable[_koala_pb2.GridTimelineRequest, _koala_pb2.Document]
+    Sites: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    ChangeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.SiteRequest, _koala_pb2.Document]
+    ListFiles: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    Upload: _aio.StreamStreamMultiCallable[_files_pb2.Frame, _files_pb2.PutDown]
     """content for the spool; its name is its checksum"""
-    AddFile: _aio.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]  # type: ignore[assignment]
-    RemoveFile: _aio.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    Metrics: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
-    Queues: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
-    Report: _aio.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    Watch: _aio.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]  # type: ignore[assignment]
-    Logs: _aio.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]  # type: ignore[assignment]
-    Outputs: _aio.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]  # type: ignore[assignment]
-    RenewToken: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
+    AddFile: _aio.UnaryStreamMultiCallable[_koala_pb2.AddFileRequest, _koala_pb2.AddFileReply]
+    RemoveFile: _aio.UnaryUnaryMultiCallable[_koala_pb2.RemoveFileRequest, _koala_pb2.Document]
+    Metrics: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    Queues: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    Report: _aio.UnaryUnaryMultiCallable[_koala_pb2.ReportRequest, _koala_pb2.Document]
+    Watch: _aio.UnaryStreamMultiCallable[_koala_pb2.WatchRequest, _koala_pb2.Notice]
+    Logs: _aio.UnaryStreamMultiCallable[_koala_pb2.LogsRequest, _koala_pb2.LogPart]
+    Outputs: _aio.UnaryStreamMultiCallable[_koala_pb2.OutputsRequest, _koala_pb2.OutputPart]
+    RenewToken: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     """a new token for the caller's, which ends; all that an invitation is good for"""
-    Notifications: _aio.UnaryUnaryMultiCallable[_koala_pb2.NotificationsRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    Notifications: _aio.UnaryUnaryMultiCallable[_koala_pb2.NotificationsRequest, _koala_pb2.Document]
     """the caller's own"""
-    ListGroups: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
+    ListGroups: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
     """those of the caller; all for operators"""
-    AddSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    AddSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.AddSiteRequest, _koala_pb2.Document]
     """For operators: which sites may register."""
-    RevokeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    ListEnrolments: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
-    AddUser: _aio.UnaryUnaryMultiCallable[_koala_pb2.AddUserRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    RevokeSite: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
+    ListEnrolments: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    AddUser: _aio.UnaryUnaryMultiCallable[_koala_pb2.AddUserRequest, _koala_pb2.Document]
     """For administrators: who may call, and who did what."""
-    RevokeUser: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    SetUser: _aio.UnaryUnaryMultiCallable[_koala_pb2.SetUserRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    SetGroup: _aio.UnaryUnaryMultiCallable[_koala_pb2.SetGroupRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    RemoveGroup: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]  # type: ignore[assignment]
-    ListUsers: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]  # type: ignore[assignment]
-    Audit: _aio.UnaryUnaryMultiCallable[_koala_pb2.AuditRequest, _koala_pb2.Document]  # type: ignore[assignment]
+    RevokeUser: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
+    SetUser: _aio.UnaryUnaryMultiCallable[_koala_pb2.SetUserRequest, _koala_pb2.Document]
+    SetGroup: _aio.UnaryUnaryMultiCallable[_koala_pb2.SetGroupRequest, _koala_pb2.Document]
+    RemoveGroup: _aio.UnaryUnaryMultiCallable[_koala_pb2.NameRequest, _koala_pb2.Document]
+    ListUsers: _aio.UnaryUnaryMultiCallable[_koala_pb2.Empty, _koala_pb2.Document]
+    Audit: _aio.UnaryUnaryMultiCallable[_koala_pb2.AuditRequest, _koala_pb2.Document]
 
 class KoalaServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Hello(
         self,
         request: _koala_pb2.HelloRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.HelloReply, _abc.Awaitable[_koala_pb2.HelloReply]]: ...
+        context: _aio.ServicerContext[_koala_pb2.HelloRequest, _abc.Awaitable[_koala_pb2.HelloReply]],
+    ) -> _abc.Awaitable[_koala_pb2.HelloReply]: ...
 
     @_abc_1.abstractmethod
     def Submit(
         self,
         request: _koala_pb2.SubmitRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.SubmitReply, _abc.Awaitable[_koala_pb2.SubmitReply]]: ...
+        context: _aio.ServicerContext[_koala_pb2.SubmitRequest, _abc.Awaitable[_koala_pb2.SubmitReply]],
+    ) -> _abc.Awaitable[_koala_pb2.SubmitReply]: ...
 
     @_abc_1.abstractmethod
     def Cancel(
         self,
         request: _koala_pb2.CancelRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.CancelReply, _abc.Awaitable[_koala_pb2.CancelReply]]: ...
+        context: _aio.ServicerContext[_koala_pb2.CancelRequest, _abc.Awaitable[_koala_pb2.CancelReply]],
+    ) -> _abc.Awaitable[_koala_pb2.CancelReply]: ...
 
     @_abc_1.abstractmethod
     def Resize(
         self,
         request: _koala_pb2.ResizeRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        context: _aio.ServicerContext[_koala_pb2.ResizeRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]:
         """a summary of the job"""
 
     @_abc_1.abstractmethod
     def List(
         self,
         request: _koala_pb2.ListRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.ListRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Show(
         self,
         request: _koala_pb2.JobRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.JobRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Why(
         self,
         request: _koala_pb2.JobRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.JobRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Timeline(
         self,
         request: _koala_pb2.JobRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.JobRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def GridTimeline(
         self,
         request: _koala_pb2.GridTimelineRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.GridTimelineRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Sites(
         self,
         request: _koala_pb2.Empty,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.Empty, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def ChangeSite(
         self,
         request: _koala_pb2.SiteRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.SiteRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def ListFiles(
         self,
         request: _koala_pb2.Empty,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.Empty, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Upload(
         self,
-        request_iterator: _MaybeAsyncIterator[_files_pb2.Frame],
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_files_pb2.PutDown], _abc.AsyncIterator[_files_pb2.PutDown]]:
+        request_iterator: _abc.AsyncIterator[_files_pb2.Frame],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_files_pb2.Frame], _abc.AsyncIterator[_files_pb2.PutDown]],
+    ) -> _abc.AsyncIterator[_files_pb2.PutDown]:
         """content for the spool; its name is its checksum"""
 
     @_abc_1.abstractmethod
     def AddFile(
         self,
         request: _koala_pb2.AddFileRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_koala_pb2.AddFileReply], _abc.AsyncIterator[_koala_pb2.AddFileReply]]: ...
+        context: _aio.ServicerContext[_koala_pb2.AddFileRequest, _abc.AsyncIterator[_koala_pb2.AddFileReply]],
+    ) -> _abc.AsyncIterator[_koala_pb2.AddFileReply]: ...
 
     @_abc_1.abstractmethod
     def RemoveFile(
         self,
         request: _koala_pb2.RemoveFileRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.RemoveFileRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Metrics(
         self,
         request: _koala_pb2.Empty,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.Empty, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Queues(
         self,
         request: _koala_pb2.Empty,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.Empty, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Report(
         self,
         request: _koala_pb2.ReportRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.ReportRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Watch(
         self,
         request: _koala_pb2.WatchRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_koala_pb2.Notice], _abc.AsyncIterator[_koala_pb2.Notice]]: ...
+        context: _aio.ServicerContext[_koala_pb2.WatchRequest, _abc.AsyncIterator[_koala_pb2.Notice]],
+    ) -> _abc.AsyncIterator[_koala_pb2.Notice]: ...
 
     @_abc_1.abstractmethod
     def Logs(
         self,
         request: _koala_pb2.LogsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_koala_pb2.LogPart], _abc.AsyncIterator[_koala_pb2.LogPart]]: ...
+        context: _aio.ServicerContext[_koala_pb2.LogsRequest, _abc.AsyncIterator[_koala_pb2.LogPart]],
+    ) -> _abc.AsyncIterator[_koala_pb2.LogPart]: ...
 
     @_abc_1.abstractmethod
     def Outputs(
         self,
         request: _koala_pb2.OutputsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_koala_pb2.OutputPart], _abc.AsyncIterator[_koala_pb2.OutputPart]]: ...
+        context: _aio.ServicerContext[_koala_pb2.OutputsRequest, _abc.AsyncIterator[_koala_pb2.OutputPart]],
+    ) -> _abc.AsyncIterator[_koala_pb2.OutputPart]: ...
 
     @_abc_1.abstractmethod
     def RenewToken(
         self,
         request: _koala_pb2.Empty,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        context: _aio.ServicerContext[_koala_pb2.Empty, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]:
         """a new token for the caller's, which ends; all that an invitation is good for"""
 
     @_abc_1.abstractmethod
     def Notifications(
         self,
         request: _koala_pb2.NotificationsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        context: _aio.ServicerContext[_koala_pb2.NotificationsRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]:
         """the caller's own"""
 
     @_abc_1.abstractmethod
     def ListGroups(
         self,
         request: _koala_pb2.Empty,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        context: _aio.ServicerContext[_koala_pb2.Empty, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]:
         """those of the caller; all for operators"""
 
     @_abc_1.abstractmethod
     def AddSite(
         self,
         request: _koala_pb2.AddSiteRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        context: _aio.ServicerContext[_koala_pb2.AddSiteRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]:
         """For operators: which sites may register."""
 
     @_abc_1.abstractmethod
     def RevokeSite(
         self,
         request: _koala_pb2.NameRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.NameRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def ListEnrolments(
         self,
         request: _koala_pb2.Empty,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.Empty, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def AddUser(
         self,
         request: _koala_pb2.AddUserRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]:
+        context: _aio.ServicerContext[_koala_pb2.AddUserRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]:
         """For administrators: who may call, and who did what."""
 
     @_abc_1.abstractmethod
     def RevokeUser(
         self,
         request: _koala_pb2.NameRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.NameRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def SetUser(
         self,
         request: _koala_pb2.SetUserRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.SetUserRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def SetGroup(
         self,
         request: _koala_pb2.SetGroupRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.SetGroupRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def RemoveGroup(
         self,
         request: _koala_pb2.NameRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.NameRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def ListUsers(
         self,
         request: _koala_pb2.Empty,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.Empty, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
     @_abc_1.abstractmethod
     def Audit(
         self,
         request: _koala_pb2.AuditRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_koala_pb2.Document, _abc.Awaitable[_koala_pb2.Document]]: ...
+        context: _aio.ServicerContext[_koala_pb2.AuditRequest, _abc.Awaitable[_koala_pb2.Document]],
+    ) -> _abc.Awaitable[_koala_pb2.Document]: ...
 
-def add_KoalaServicer_to_server(servicer: KoalaServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_KoalaServicer_to_server(servicer: KoalaServicer, server: _aio.Server) -> None: ...

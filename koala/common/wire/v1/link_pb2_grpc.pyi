@@ -13,43 +13,21 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from koala.common.wire.v1 import link_pb2 as _link_pb2
 import abc as _abc_1
-import grpc as _grpc
-import sys
-import typing as _typing
 
-if sys.version_info >= (3, 11):
-    from typing import Self as _Self
-else:
-    from typing_extensions import Self as _Self
-
-_T = _typing.TypeVar("_T")
-
-class _MaybeAsyncIterator(_abc.AsyncIterator[_T], _abc.Iterator[_T], metaclass=_abc_1.ABCMeta): ...
-
-class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ignore[misc, type-arg]
-    ...
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AgentLinkStub:
-    @_typing.overload
-    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
-    @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> AgentLinkAsyncStub: ...
-    Connect: _grpc.StreamStreamMultiCallable[_link_pb2.FromAgent, _link_pb2.ToAgent]
-
-@_typing.type_check_only
-class AgentLinkAsyncStub(AgentLinkStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Connect: _aio.StreamStreamMultiCallable[_link_pb2.FromAgent, _link_pb2.ToAgent]  # type: ignore[assignment]
+    Connect: _aio.StreamStreamMultiCallable[_link_pb2.FromAgent, _link_pb2.ToAgent]
 
 class AgentLinkServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Connect(
         self,
-        request_iterator: _MaybeAsyncIterator[_link_pb2.FromAgent],
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_link_pb2.ToAgent], _abc.AsyncIterator[_link_pb2.ToAgent]]: ...
+        request_iterator: _abc.AsyncIterator[_link_pb2.FromAgent],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_link_pb2.FromAgent], _abc.AsyncIterator[_link_pb2.ToAgent]],
+    ) -> _abc.AsyncIterator[_link_pb2.ToAgent]: ...
 
-def add_AgentLinkServicer_to_server(servicer: AgentLinkServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_AgentLinkServicer_to_server(servicer: AgentLinkServicer, server: _aio.Server) -> None: ...

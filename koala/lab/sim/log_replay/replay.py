@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from koala.common.runtime.atomic_file import atomic_file
-from koala.common.runtime.option_values import Bounds
 from koala.lab.sim.log_replay.events import Change, check_changes
 from koala.lab.sim.log_replay.job_files import COLUMNS, CsvRows, JobRows, OutcomeLog, is_log
 from koala.lab.sim.log_replay.run import TraceRun
 from koala.lab.sim.log_replay.series import Series
-from koala.lab.sim.options import Option, choice, declared, policy
+from koala.lab.sim.options import choice, policy, whole
 from koala.lab.workload.arrivals import Arrival, Arrivals, DisorderError, Overrun, machine
 from koala.lab.workload.logs import Format, Log
 from koala.queue_model import Discipline, local_scheduler
@@ -28,15 +27,8 @@ class ReplaySetting:
     path: Path
     form: Format
     discipline: str = policy("easy", "local", "Local scheduler:", name="policy")
-    processors: int | None = declared(
-        None,
-        Option(
-            default=None,
-            kind="whole",
-            bounds=Bounds(low=1),
-            help="Processors of the site.",
-            unset="what the log says, else its largest job",
-        ),
+    processors: int | None = whole(
+        "Processors of the site.", low=1, unset="what the log says, else its largest job"
     )
     overrun: Overrun = choice(
         Overrun.RAISE,
@@ -44,16 +36,11 @@ class ReplaySetting:
         "A job longer than its estimate: raise the estimate, kill the job at it, or extend: let it"
         " run on, expected to end at any moment.",
     )
-    until: int | None = declared(
-        None,
-        Option(
-            default=None,
-            kind="whole",
-            bounds=Bounds(low=0),
-            metavar="SECONDS",
-            help="Stop at this simulated time; show running and waiting jobs.",
-            unset="the last end",
-        ),
+    until: int | None = whole(
+        "Stop at this simulated time; show running and waiting jobs.",
+        low=0,
+        metavar="SECONDS",
+        unset="the last end",
     )
     changes: tuple[Change, ...] = ()
 

@@ -158,7 +158,9 @@ def test_it_ends_what_it_runs_at_the_end_of_the_lease_though_the_line_seems_to_l
 def test_the_sites_signal_ends_what_it_runs() -> None:
     script = NodeScript()
     script.running()
-    assert ends(script.tell(SiteSignalled(reason="SIGTERM"), 2.0))
+    actions = script.tell(SiteSignalled(reason="SIGTERM"), 2.0)
+    assert ends(actions)
+    assert list(said(actions)) == ["site"]
 
 
 def test_what_is_left_is_told_until_nothing_is() -> None:

@@ -108,6 +108,21 @@ def test_only_sockets_of_the_starters_descendants_count() -> None:
         assert Owners(os.getppid(), "mark").find_listener(own[1]) == ""  # the asking process has it
 
 
+def test_a_descendant_is_found_without_a_look_at_all_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of a busy machine take so long that a caller may have ended meanwhile."""
+    monkeypatch.delattr("koala_agent.starter.ports.owners.family")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        own = listener.getsockname()
+        words = [sys.executable, "-c", CONNECT, str(own[1])]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            caller, address = listener.accept()
+            with caller:
+                assert Owners(os.getpid(), "mark").is_of_claim(address, own)
+            child.communicate()
+
+
 @pytest.mark.parametrize("host", ["127.77.0.9", "0.0.0.0", "::", "::ffff:127.77.0.9"])
 def test_a_listener_of_the_claim_is_found_where_it_is_reached(host: str) -> None:
     listen = LISTEN.replace("HOST", host)

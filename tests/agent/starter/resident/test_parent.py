@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,13 +34,6 @@ pytestmark = pytest.mark.live
 
 LONG = LeaseTimes(hold_lease_s=120.0, run_lease_s=120.0)
 OWN_MEMORY_MAX_BYTES = 12 * 1024 * 1024
-
-
-@pytest.fixture
-def ear(tmp_path: Path) -> Iterator[Ear]:
-    ear = Ear(tmp_path / "ear")
-    yield ear
-    ear.close()
 
 
 def proc(pid: int, name: str) -> str:

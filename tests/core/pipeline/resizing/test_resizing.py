@@ -221,6 +221,31 @@ def test_a_lost_component_is_left_out_while_enough_are_left(grown: Script) -> No
     assert grown.phase("m") == "Failed"
 
 
+def test_who_leaves_is_not_among_those_that_are_left(grown: Script) -> None:
+    """As where an administrator cancels all: the job is not Finished when the last one has left."""
+    grown.tell(resized("m", 8)).drop()
+    grown.gone(FIRST, EndKind.SITE)
+    assert grown.drop().phase("m") == "Running"
+    grown.gone(SECOND, EndKind.SITE).drop().exits(ADDED).drop()
+    assert grown.phase("m") != "Finished"
+    assert "back in its placement queue" in grown.story("m")
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "phase"), [(60.0, "Failed"), (600.0, "Running"), (None, "Running")]
+)
+def test_a_job_ends_at_the_limit_that_it_asked_for(
+    begin: Begin, limit_s: float | None, phase: str
+) -> None:
+    """A shorter one of a site costs it a component."""
+    script = begin().tell(a_site("a", 4), a_site("b", 4)).after(1.0)
+    event = malleable("m", 4, 4, total=16, least=4)
+    parts = tuple(replace(part, wall_time_s=limit_s) for part in event.spec.components)
+    script.tell(replace(event, spec=replace(event.spec, components=parts))).running("m")
+    script.after(60.0).gone(FIRST, EndKind.WALL_TIME, reason="60 s")
+    assert script.drop().phase("m") == phase
+
+
 def test_a_job_does_not_grow_again_and_again_where_its_program_fails(grown: Script) -> None:
     pauses = []
     for component in range(2, 8):

@@ -37,7 +37,7 @@ def is_paused(pauses: SubmissionPauses, claim: Placeholder) -> bool:
 
 def test_one_claim_tries_for_all_after_ever_longer_pauses(placeholder: Placeholder) -> None:
     clock = Clock()
-    pauses = SubmissionPauses(clock)
+    pauses = SubmissionPauses(clock, clock)
     other = replace(placeholder, claim="j2/1/0/1", processors=1)
     tries = 0
     while clock.now < 3600.0:
@@ -72,7 +72,7 @@ def test_one_claim_tries_for_all_after_ever_longer_pauses(placeholder: Placehold
 def test_what_a_failure_says_of_other_claims(
     placeholder: Placeholder, error: LocalManagerError, paused: set[str]
 ) -> None:
-    pauses = SubmissionPauses(lambda: 0.0)
+    pauses = SubmissionPauses(Clock(), Clock())
     pauses.note_failure(placeholder, error)
     others = {
         "alike": replace(placeholder, claim="j2/1/0/1"),
@@ -83,11 +83,24 @@ def test_what_a_failure_says_of_other_claims(
     assert {name for name, one in others.items() if is_paused(pauses, one)} == paused
 
 
-def test_the_refusal_of_a_booking_delays_neither_later_bookings_nor_claims_in_the_queue(
+def test_a_booking_is_asked_for_the_less_often_the_later_it_begins_and_delays_none_in_the_queue(
     placeholder: Placeholder,
 ) -> None:
-    pauses = SubmissionPauses(Clock())
-    pauses.note_failure(replace(placeholder, begins_at=1e9), RequestRefusedError("all is booked"))
+    clock, asked, booking = Clock(), list[float](), placeholder
+    pauses = SubmissionPauses(clock, clock)
+    while len(asked) < 8:
+        booking = replace(placeholder, begins_at=clock.now + 60 * 2 ** len(asked))
+        try:
+            pauses.check(booking)
+        except PausedError as error:
+            clock.now += error.again_s
+        else:
+            asked.append(clock.now)
+            pauses.note_failure(booking, RequestRefusedError("all is booked"))
+    assert asked == [0, 1, 3, 7, 15, 31, 63, 127]
+    clock.now += 128
+    pauses.check(booking)
+    pauses.note_failure(booking, RequestRefusedError("all is booked"))
     assert not is_paused(pauses, placeholder)
-    assert not is_paused(pauses, replace(placeholder, begins_at=1e9 + 60))
+    assert not is_paused(pauses, replace(booking, processors=1))
     assert pauses.summary == ""

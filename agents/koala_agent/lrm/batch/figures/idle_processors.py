@@ -204,7 +204,12 @@ def _why_no_more(
         words.append(
             f"{idle.asleep} are powered down (they wake in about {_about(figures.wake_s)})"
         )
-    return "; ".join(filter(None, [*words, *figures.closed]))
+    return "; ".join(filter(None, [*words, *figures.closed, *_shut_reservations(figures)]))
+
+
+def _shut_reservations(figures: Figures) -> list[str]:
+    reservations = nameable(figures.reservations or ())
+    return [f"reservation {one.number}: {one.trouble}" for one in reservations if one.trouble]
 
 
 def presumed_figures(claims: Iterable[TrackedClaim], *, allowed: int) -> Figures:

@@ -40,14 +40,14 @@ minutes."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listing:
-    """Figures of our claims by a listing that was asked for at `at`: processors in use, those of
-    jobs that it had although their starters had left, claims that waited, and processors in use in
-    reservations that claims name."""
+    """Figures of our claims by a listing that was asked for at `at`: those that used processors,
+    processors of jobs that it had although their starters had left, claims that waited, and the
+    processors of both in reservations that claims name."""
 
     at: float
-    in_use: int
-    leaving: int
-    waiting: int
+    using: frozenset[str] = frozenset()
+    leaving: int = 0
+    waiting: int = 0
     inside: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -64,7 +64,7 @@ class QueueFigures(ManagerPart):
         self._inside: Mapping[str, int] = {}  # those in reservations that claims name
         self._leaving = 0  # processors in it of claims that are over
         self._asked_at = -math.inf
-        self._listed = _Listing(at=-math.inf, in_use=0, leaving=0, waiting=0)
+        self._listed = _Listing(at=-math.inf)
         self._forecasts: dict[str, Wait] = {}  # by number
         self._outlook: tuple[Outlook, ...] = ()
         self._looked_for: frozenset[str] = frozenset()  # numbers when the queue was asked for last
@@ -99,10 +99,10 @@ class QueueFigures(ManagerPart):
         claims = self._counted()
         self._listed = _Listing(
             at=at,
-            in_use=sum(taken_of(one) for one in claims if one.uses_processors()),
+            using=frozenset(one.row.claim for one in claims if one.uses_processors()),
             leaving=sum(taken_of(one) for one in claims if one.is_leaving()),
             waiting=sum(one.is_eligible() and not one.is_limited for one in claims),
-            inside=_inside(claims),
+            inside=_inside(one for one in claims if one.uses_processors() or one.is_leaving()),
         )
 
     def expect_new_places(self) -> None:
@@ -129,7 +129,13 @@ class QueueFigures(ManagerPart):
             figures = replace(figures, waiting=others)
         booked = tuple(one for one in figures.booked if not self._bookings.is_ours(one))
         self._figures = replace(figures, resources=resources, booked=booked)
-        self._in_use, self._leaving, self._inside = look.in_use, look.leaving, look.inside
+        # One that left meanwhile may be in the listing, and in no later answer.
+        self._in_use = sum(
+            taken_of(one)
+            for one in self._counted()
+            if one.uses_processors() and one.row.claim in look.using
+        )
+        self._leaving, self._inside = look.leaving, look.inside
         self._foreign = max(0, figures.queued_jobs - look.waiting)
         self._asked_at = self._clock()
 
@@ -139,11 +145,12 @@ class QueueFigures(ManagerPart):
         in_use = sum(taken_of(one) for one in claims if one.uses_processors())
         idle = figures.idle + self._in_use - in_use
         waiting = sum(one.is_eligible() and not one.is_limited for one in claims)
-        inside = _inside(claims)
+        inside = _inside(one for one in claims if one.uses_processors())
 
         def with_ours(booking: Booking) -> Booking:
             more = inside.get(booking.number, 0) - self._inside.get(booking.number, 0)
-            return replace(booking, processors=max(0, booking.processors - more))
+            left = min(booking.size, booking.processors - more)
+            return replace(booking, processors=max(0, left))
 
         reservations = figures.reservations
         return replace(
@@ -294,9 +301,9 @@ class QueueFigures(ManagerPart):
 
 
 def _inside(claims: Iterable[TrackedClaim]) -> dict[str, int]:
-    """Return the processors that claims use in the reservations that they name."""
+    """Return the processors that claims have in the reservations that they name."""
     found: dict[str, int] = {}
     for one in claims:
-        if one.row.reservation and one.uses_processors():
+        if one.row.reservation:
             found[one.row.reservation] = found.get(one.row.reservation, 0) + taken_of(one)
     return found

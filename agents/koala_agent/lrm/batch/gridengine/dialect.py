@@ -313,10 +313,10 @@ class GridEngine(Dialect):
         )
 
     def list_queue(self) -> Command:
-        """See Dialect: with the requests of jobs, and the time on the clock of the cell."""
+        """See Dialect: with the requests of jobs, and the time by which they began."""
         where = ("-q", self.queue) if self.queue else ()
         words = shlex.join(("qstat", "-u", "*", *where, "-r", "-xml"))
-        return Command(argv=("/bin/sh", "-c", f"date +{CLOCK} && exec {words}"))
+        return Command(argv=("/bin/sh", "-c", f"export TZ=UTC0; date +{CLOCK} && exec {words}"))
 
     def read_queue(self, answer: Answer) -> tuple[QueueRow, ...]:
         """See Dialect. A job without `h_rt` may run for ever; only held jobs of agents count."""

@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from koala.errors import LocalManagerError
 from koala_agent.lrm.batch.gridengine.jobs import instant, slots_of, tree_of
@@ -15,21 +16,24 @@ from koala_agent.transport.interface import Answer, Command
 
 CLOCK = "%Y-%m-%dT%H:%M:%S"
 LIST_BOOKINGS = f"""\
-date '+%s {CLOCK}' && rows=$(qrstat -u '*') || exit
+now=$(date +%s) && rows=$(qrstat -u '*') || exit
+echo "$now $(date -d "@$now" '+{CLOCK}') $(date -u -d "@$now" '+{CLOCK}')"
 ids=$(echo "$rows" | sed -n 's/^ *\\([0-9][0-9]*\\) .*/\\1/p' | paste -s -d , -)
-if [ -n "$ids" ]; then qrstat -ar "$ids" -xml; else echo '<none/>'; fi
+if [ -n "$ids" ]; then TZ=UTC0 qrstat -ar "$ids" -xml; else echo '<none/>'; fi
 exit 0
 """
 
 BOOKINGS = Command(argv=("/bin/sh", "-c", LIST_BOOKINGS))
-"""The time now, since the epoch and on the clock of the cell, then all advance reservations with
-their slots, which a listing lacks. One may have ended meanwhile."""
+"""The time now, since the epoch, on the clock of the cell and in UTC, then all advance reservations
+with their slots, which a listing lacks, in UTC: no hour is twice there. One may have ended
+meanwhile."""
 BOOK = """\
+export TZ=UTC0
 at=$(date -d "@$1" +%Y%m%d%H%M.%S) || exit
 shift
 exec qrsub -a "$at" "$@"
 """
-"""$1 is the begin in seconds since the epoch, as the cell wants its own clock; then options."""
+"""$1 is the begin in seconds since the epoch, which `qrsub` takes by the clock; then options."""
 AWAY = re.compile(r"(?i)unable to (?:contact|send|connect)|can't connect|commlib error|got no")
 
 
@@ -45,11 +49,13 @@ def read_booked(answer: Answer) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Advance reservation, with the slots that it has of each queue at a host."""
+    """Advance reservation, with the slots that it has of each queue at a host. It begins at `start`
+    in UTC, which the clock of the cell is ahead of."""
 
     booking: Booking
     owner: str
-    start: str
+    start: datetime
+    ahead: timedelta
     slots: dict[str, int]
 
     def left(
@@ -66,10 +72,10 @@ class Reservation:
             if row.findtext("JB_owner") == self.owner
             and row.findtext("queue_name") in self.slots
             and (not name.startswith(f"{PREFIX}-") or row.findtext("JB_name") == name)
-            and (row.findtext("JAT_start_time") or "") >= self.start
+            and instant(row.findtext("JAT_start_time") or "") - self.start >= self.ahead
         )
         inside = min(inside, sum(used.get(place, inside) for place in self.slots))
-        return replace(self.booking, processors=max(0, granted - inside))
+        return replace(self.booking, processors=max(0, granted - inside), size=granted)
 
 
 def read_bookings(answer: Answer) -> list[Reservation]:
@@ -77,12 +83,13 @@ def read_bookings(answer: Answer) -> list[Reservation]:
     host or queue of it is not available."""
     check_status(answer, "qrstat")
     clocks, _, listing = answer.out.partition("\n")
-    epoch, _, clock = clocks.partition(" ")
+    epoch, clock, utc = (*clocks.split(" "), "", "")[:3]
     if not is_count(epoch):
         raise LocalManagerError(f"qrstat: no time in {clocks[:80]!r}", transient=True)
+    now = instant(utc)
 
     def since_epoch(text: str) -> float:
-        return float(epoch) + (instant(text) - instant(clock)).total_seconds()
+        return float(epoch) + (instant(text) - now).total_seconds()
 
     found = []
     for row in tree_of(replace(answer, out=listing), "qrstat").iter("ar_summary"):
@@ -103,7 +110,15 @@ def read_bookings(answer: Answer) -> list[Reservation]:
             for granted in row.iter("granted_slots")
         }
         owner = row.findtext("owner") or ""
-        found.append(Reservation(booking=booking, owner=owner, start=start, slots=slots))
+        found.append(
+            Reservation(
+                booking=booking,
+                owner=owner,
+                start=instant(start),
+                ahead=instant(clock) - now,
+                slots=slots,
+            )
+        )
     return found
 
 

@@ -62,7 +62,7 @@ def job_of(row: Row) -> BatchJob:
         words = f"{ended.reason} on {row.nodes}"
         if _is_reserved(row) and row.reason == "JobLaunchFailure":  # of jobs that run then, too
             words = f"{ended.reason}{reservation}"
-        elif row.state != "CANCELLED" or not row.nodes:
+        elif row.state != "CANCELLED" or not row.nodes or wait_status:  # its script ran
             return ended
         return replace(ended, cause=EndCause.CANCELLED_BEGUN, reason=words)
     now = STATES.get(row.state, JobState.RUNNING)

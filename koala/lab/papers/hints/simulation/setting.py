@@ -32,6 +32,7 @@ from koala.lab.sim.options import (
     JOBS_MAX,
     Declared,
     Option,
+    file_option,
     number,
     policy,
     require,
@@ -238,13 +239,7 @@ def read_grid(path: Path) -> Grid:
 
 
 GRID = {
-    "grid": Option(
-        default=None,
-        kind="file",
-        metavar="FILE.toml",
-        help="Sites and links (docs/simulation.md).",
-        unset="three sites",
-    ),
+    "grid": file_option("FILE.toml", "Sites and links (docs/simulation.md).", unset="three sites"),
     "vpn_mbps": Option(
         default=None,
         kind="number",
