@@ -258,11 +258,11 @@ class Agent:
         """Store the watermark with the next commit, or after MARK_S when there is none."""
         self._store.stage_watermark(mark)
 
-    def begin_session(self, welcome: Welcome) -> None:
+    def begin_session(self, welcome: Welcome, age_s: tuple[float, float]) -> None:
         """Begin a session: pass the leases to starters and the relay to copies."""
         self._input_references.begin_session()
         self._session_status.begin_session(welcome.relay)
-        self._claims.set_daemon_time(welcome.now)
+        self._claims.set_daemon_time(welcome.now, age_s)
         self._claims.set_leases(
             LeaseTimes(
                 hold_lease_s=welcome.hold_lease_s,

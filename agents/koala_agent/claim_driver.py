@@ -70,7 +70,7 @@ RECORD_TRIES, RECORD_AGAIN_S = 60, 1.0
 """Tries to read a starter's record when our own disk or process fails, and the pause between them.
 """
 SAME_CLOCK_S = 1.0
-"""Difference of two clocks that may as well be the delay of a message."""
+"""Difference of two clocks that is none for a booking."""
 SWEEP_S = 60.0
 WATERMARK_S = 10.0
 """Longest time before a new watermark, or that a claim is forgotten, is stored on its own."""
@@ -229,10 +229,14 @@ class ClaimDriver:
         else:
             self._inbox.put_nowait(order)
 
-    def set_daemon_time(self, now: float) -> None:
-        """Note the daemon's time: instants of its orders are by that, bookings by the site's."""
-        ahead_s = now - self._surroundings.calendar()
-        self._daemon_ahead_s = ahead_s if abs(ahead_s) > SAME_CLOCK_S else 0.0
+    def set_daemon_time(self, then: float, age_s: tuple[float, float]) -> None:
+        """Note the daemon's time, which it told between `age_s` seconds ago: instants of its orders
+        are by that, bookings by the site's. Clocks count as one where a delay may explain it."""
+        least_s, most_s = (then + age - self._surroundings.calendar() for age in age_s)
+        if least_s > SAME_CLOCK_S:
+            self._daemon_ahead_s = least_s
+        else:
+            self._daemon_ahead_s = most_s if most_s < -SAME_CLOCK_S else 0.0
 
     def set_leases(self, leases: LeaseTimes) -> None:
         """Store the leases of a new session and hand them to the table."""

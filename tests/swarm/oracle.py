@@ -87,6 +87,7 @@ class Oracle:
         """See Witness."""
         if starter.was_frozen:
             self._partial_starts.require_ended(starter, is_program=False)
+        self._charges.ended(starter)
         self._processors.ended(site, starter)
 
     # --- the daemon ---

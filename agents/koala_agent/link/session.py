@@ -24,6 +24,7 @@ Instants are of the agent's own clock, seconds.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
@@ -52,7 +53,9 @@ class Dialling:
 
 @dataclass(frozen=True, slots=True)
 class Registering:
-    """Register is sent; no Welcome has arrived."""
+    """Register was sent `at` an instant; the Welcome, if it is there, waits for our inventory."""
+
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class Session:
         self._random = random
         self._failures = 0
         self._received_at = now
+        self._welcome_at = math.inf  # when it arrived
         self._is_inventory_sent = False  # this session has our inventory
         self._early: list[ev.Received] = []  # what came before that
         self._figures: messages.SiteFigures | None = None
@@ -162,8 +166,8 @@ class Session:
             case ev.Dialled(session=session, idle=idle):
                 if not isinstance(self.state, Dialling):
                     return []
-                self.state = Registering()
-                self._received_at = now
+                self.state = Registering(at=now)
+                self._received_at, self._welcome_at = now, math.inf
                 register = messages.Register(
                     protocol=PROTOCOL,
                     session=session,
@@ -202,6 +206,8 @@ class Session:
 
     def _receive(self, received: ev.Received, now: float) -> list[ev.Output]:
         message = received.message
+        if isinstance(message, messages.Welcome) and isinstance(self.state, Registering):
+            self._welcome_at = min(now, self._welcome_at)
         if isinstance(message, messages.Beat):
             return [*self._keep_watermark(received.mark), ev.Send(message)]
         if not self._is_inventory_sent and not isinstance(
@@ -246,7 +252,7 @@ class Session:
                 return self._handle_order(message, now)
 
     def _accept_welcome(self, welcome: messages.Welcome, now: float) -> list[ev.Output]:
-        if not isinstance(self.state, Registering):
+        if not isinstance(registering := self.state, Registering):
             return self._hang_up("a second Welcome in one session", now)
         if welcome.protocol != PROTOCOL:
             why = (
@@ -260,11 +266,13 @@ class Session:
                 ev.Send(messages.Goodbye(reason=why)),
                 *self._hang_up(why, now, is_orderly=True),
             ]
+        age_s = (now - self._welcome_at, now - registering.at)
+        begin = ev.BeginSession(welcome, age_s)
         self.state = TakingInventory()
         if welcome.epoch == self.epoch:
-            return [ev.BeginSession(welcome)]
+            return [begin]
         self.epoch = welcome.epoch
-        return [ev.StoreEpoch(welcome.epoch), ev.BeginSession(welcome)]
+        return [ev.StoreEpoch(welcome.epoch), begin]
 
     def _handle_order(self, order: ev.Order, now: float) -> list[ev.Output]:
         match self.state:

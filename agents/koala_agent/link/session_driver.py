@@ -40,7 +40,7 @@ class SessionHandler(Protocol):
     def keep_watermark(self, mark: Watermark) -> None:
         """Store the watermark together with the next commit."""
 
-    def begin_session(self, welcome: Welcome) -> None:
+    def begin_session(self, welcome: Welcome, age_s: tuple[float, float]) -> None:
         """Begin an accepted session; an earlier one is over."""
 
     def apply(self, order: ev.Order) -> None:
@@ -170,10 +170,10 @@ class SessionDriver:
                 self._handler.keep_watermark(mark)
             case ev.StoreEpoch(epoch):
                 self._handler.store_epoch(epoch)
-            case ev.BeginSession(welcome):
+            case ev.BeginSession(welcome, age_s):
                 log.info("link.welcomed", epoch=welcome.epoch)
                 self._set_trouble("")
-                self._handler.begin_session(welcome)
+                self._handler.begin_session(welcome, age_s)
                 self.attempted.set()
             case ev.Apply(order):
                 self._handler.apply(order)

@@ -129,9 +129,11 @@ class KeepWatermark(msgspec.Struct, frozen=True):
 
 
 class BeginSession(msgspec.Struct, frozen=True):
-    """Apply an accepted session: leases, the daemon's time, the relay."""
+    """Apply an accepted session: leases, the daemon's time, the relay. The daemon wrote its Welcome
+    between `age_s` seconds ago: it waited for our inventory."""
 
     welcome: Welcome
+    age_s: tuple[float, float]
 
 
 class Apply(msgspec.Struct, frozen=True):

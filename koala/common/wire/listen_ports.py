@@ -23,6 +23,7 @@ def reserve(key: str, address: str) -> socket.socket:
     family, kind, protocol, place = _place(address)
     reserved = socket.socket(family, kind, protocol)
     try:
+        # Connections of an earlier server may linger for a minute.
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reserved.bind(place)
     except OSError as error:

@@ -65,6 +65,9 @@ def figures(idle: int, through: int = 0) -> SiteFigures:
     return SiteFigures(idle=idle, through=through, processors=8, local_processors=0, queued_jobs=0)
 
 
+NO_AGE = (0.0, 0.0)
+
+
 class SessionScript:
     """Tells a session events; every output that comes must be expected."""
 
@@ -108,7 +111,7 @@ class SessionScript:
     def welcome(self, epoch: int = 1) -> None:
         is_new = epoch > self.session.epoch
         stored: list[Output] = [StoreEpoch(epoch)] if is_new else []
-        self.receive(welcome(epoch), *stored, BeginSession(welcome(epoch)))
+        self.receive(welcome(epoch), *stored, BeginSession(welcome(epoch), NO_AGE))
 
     def go_live(self) -> None:
         self.register()
@@ -126,20 +129,23 @@ def test_a_daemon_of_an_older_epoch_is_told_so_and_left() -> None:
 
 
 def test_what_comes_before_our_inventory_is_taken_waits_for_it() -> None:
-    """Requests that are sent again at Welcome would be dropped if they came before."""
+    """Requests that are sent again at Welcome would be dropped if they came before. The daemon's
+    time is older, then."""
     script = SessionScript()
     script.wake(Dial(1))
     script.session.handle(Dialled(connection=1, session="s", idle=3), script.now)
+    script.now += 2.0
     script.receive(welcome(1))
     hold = Order(body="hold", claim="j1/1/0/1")
     script.receive(hold)
     script.receive(WantedEnd())
+    script.now += 7.0
     script.tell(
         InventoryTaken(connection=1, reports=("a",)),
         Send("a"),
         Send(InventoryEnd()),
         StoreEpoch(1),
-        BeginSession(welcome(1)),
+        BeginSession(welcome(1), (7.0, 9.0)),
         Apply(hold),
         StopOthers(claims=frozenset({"j1/1/0/1"}), transfers=frozenset()),
     )
@@ -359,7 +365,7 @@ class Witness:
                 case StoreEpoch(epoch):
                     assert epoch > self.stored
                     self.stored = epoch
-                case BeginSession(taken):
+                case BeginSession(taken, _):
                     assert taken.epoch == self.stored, "acts on an epoch that is not stored"
                     self.taken = taken
                 case Apply(order):
@@ -450,7 +456,7 @@ def test_the_epoch_is_stored_before_a_row_of_its_journal() -> None:
     script = SessionScript()
     script.register()
     told = Received(connection=1, message=welcome(3), mark=MARK)
-    script.tell(told, StoreEpoch(3), BeginSession(welcome(3)), KeepWatermark(MARK))
+    script.tell(told, StoreEpoch(3), BeginSession(welcome(3), NO_AGE), KeepWatermark(MARK))
 
 
 def test_no_row_of_a_daemon_that_is_not_obeyed_is_kept() -> None:

@@ -57,7 +57,7 @@ class NotedAgent:
     def keep_watermark(self, mark: Watermark) -> None:
         raise AssertionError(f"nobody told {mark}")
 
-    def begin_session(self, welcome: Welcome) -> None:
+    def begin_session(self, welcome: Welcome, age_s: tuple[float, float]) -> None:
         assert welcome.epoch == self.epochs[-1]
 
     def apply(self, order: Order) -> None:
