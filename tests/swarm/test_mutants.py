@@ -28,7 +28,7 @@ FOUND_BY = {
     "closed_ports_count_as_reached": 72,
     "sites_that_carry_nothing_are_asked_to": 68,
     "one_token_for_all_ports": 480,
-    "no_fence": 20,
+    "no_fence": 3,
     "early_fence": 2,
     "predecessors_are_ignored": 9,
     "fences_are_ignored": 3,
@@ -57,7 +57,6 @@ FOUND_BY = {
     "a_mark_that_is_not_read": 1,
     "answers_before_the_commit": 143,
     "passes_that_are_not_awaited": 26,
-    "ends_by_the_daemons_newest_clock": 486,
     "ends_that_are_never_acknowledged": 30,
     "inventories_that_are_half_taken": 0,
     "gone_before_the_local_manager_says_so": 2,
@@ -121,6 +120,9 @@ GUARDS: dict[str, Callable[[], None]] = {
     ),
     "a_restarted_agent_forgets_resizes": (
         test_table_orders.test_the_newest_resize_is_kept_over_restarts_and_told_to_who_comes_back
+    ),
+    "ends_by_the_daemons_newest_clock": (
+        test_state_machine.test_a_clock_of_the_daemon_that_was_set_changes_no_time_from_the_pass_on
     ),
     "a_refusal_after_silence_is_the_end": partial(
         test_table.test_a_refusal_after_a_submission_without_an_answer_is_confirmed_first,
@@ -198,6 +200,7 @@ GUARDS: dict[str, Callable[[], None]] = {
 - Few jobs of the swarm grow, and hardly any by two components at once. What follows is seen as a
   setback, which is allowed after faults.
 - A split that is kept is within its bounds; sites refuse what does not fit any more.
+- A daemon's clock is set seldom while a program runs: no seed of 900 shows it.
 - The swarm finds pings that are not noted as a run without end, which takes ten seconds (seed 43).
 """
 

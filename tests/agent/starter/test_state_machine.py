@@ -97,6 +97,16 @@ def with_clock(boot: str, *, half_s: float = 0.001) -> tuple[StarterScript, list
     return script, actions
 
 
+def test_a_clock_of_the_daemon_that_was_set_changes_no_time_from_the_pass_on() -> None:
+    script = StarterScript()
+    script.running()
+    at = script.machine.passed_at
+    assert at is not None
+    told_at = script.machine.to_daemons(at)
+    script.hear(at + 9.0, "pong", sent_at=at + 9.0, now=OFFSET_S + 500.0)
+    assert script.machine.to_daemons(at) == told_at
+
+
 def pings(actions: list[Action]) -> int:
     return sum(isinstance(one, Send) and one.message["kind"] == "ping" for one in actions)
 
