@@ -29,17 +29,18 @@ export function timeline() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const next = page.getElementById("timeline");
     if (!next || !pick.hidden) return;
-    const here = focusOf(document.activeElement);
+    const focused = placeOf(document.activeElement);
     change(part, next);
-    if (here) part.querySelector(here)?.focus();
+    if (focused) part.querySelectorAll(focused.alike)[focused.number]?.focus();
   }
 
-  // A claim that has the focus keeps it when others come or go before it.
-  function focusOf(element) {
+  // A claim that has the focus keeps it when claims of other jobs come or go before it.
+  function placeOf(element) {
     const href = part.contains(element) ? element.getAttribute("href") : null;
-    if (!href) return "";
+    if (!href) return null;
     const { zoom } = element.dataset;
-    return zoom ? `[data-zoom="${CSS.escape(zoom)}"]` : `[href="${CSS.escape(href)}"]`;
+    const alike = zoom ? `[data-zoom="${CSS.escape(zoom)}"]` : `[href="${CSS.escape(href)}"]`;
+    return { alike, number: [...part.querySelectorAll(alike)].indexOf(element) };
   }
 
   function soon() {

@@ -149,14 +149,17 @@ def test_the_timeline_zooms_and_leads_to_jobs(grid: Up, web: WebProcess, browser
         chart.locator('a.claim[tabindex="0"]').focus()
         for _ in range(2 * chart.locator("a.claim").count()):  # a press may meet a new drawing
             page.keyboard.press("ArrowRight")
-        expect(chart.locator("a.claim").last).to_be_focused()
+        last = chart.locator("a.claim").last
+        expect(last).to_be_focused()
+        assert command(grid.address, "cancel", job).returncode == 0
+        expect(bar.locator("rect.running")).to_have_count(0)  # drawn anew
+        expect(last).to_be_focused()
         page.get_by_text("As a table").click()
         table = page.get_by_role("region", name="Claims of the period")
         expect(table).to_contain_text(job)
         bar.focus()
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_contain_text(job)
-    assert command(grid.address, "cancel", job).returncode == 0
 
 
 COLOURS = r"""printf '\033[31mred\033[0m plain \033[1;44mbold\033[0m\033]0;title\007\n'
