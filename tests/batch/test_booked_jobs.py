@@ -66,13 +66,19 @@ async def nothing_left(systems: dict[str, System]) -> None:
 
 
 async def booked(
-    grid: Grid, client: AsyncClient, systems: dict[str, System], other: str, kind: str
+    grid: Grid,
+    client: AsyncClient,
+    systems: dict[str, System],
+    other: str,
+    kind: str,
+    *,
+    others_s: int = 25,
 ) -> str:
     """Submit a job with a part at each; return its name once the second part is booked. Jobs of
-    others are at the first: two that run, and one that waits."""
+    others are at the first: two that run, and one that waits; each ends before its limit."""
     busy = systems[BUSY]
     busy.clear()  # of the others of an earlier test
-    script = "#!/bin/sh\n#SBATCH --time=1\nexec sleep 25\n"
+    script = f"#!/bin/sh\n#SBATCH --time=1\nexec sleep {others_s}\n"
     for _ in range(3):
         busy.submit(script, processors=busy.processors // 2, name="others")
     await grid.crowded(client, BUSY)
@@ -109,7 +115,7 @@ async def test_a_booked_part_and_one_from_a_queue_start_together(
 async def test_a_booking_outlives_its_agent_and_moves_once_the_other_part_comes_up_sooner(
     grid: Grid, client: AsyncClient, systems: dict[str, System], other: str, kind: str
 ) -> None:
-    name = await booked(grid, client, systems, other, kind)
+    name = await booked(grid, client, systems, other, kind, others_s=55)  # else it moves by itself
     grid.kill(other)
     before = systems[other].bookings("koala-")
     grid.start(other)
